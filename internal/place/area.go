@@ -52,23 +52,24 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 			first, last := c.Range()
 			keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
 			for {
-				items, err := q.scan(cells, keys, chunk)
+				some, err := q.keys(keys, chunk)
 				if err != nil {
 					return nil, false, err
 				}
-				for i := range items {
-					keys = keys.After(items[i].Key)
-					e, err := readEntry(items[i].Key)
+				for _, key := range some {
+					e, err := readEntry(key)
 					if err != nil {
 						return nil, false, err
 					}
-					if row := sl.found(e.id, &decider.Location{Point: &e.point}, 0); row.Mark.compare(q.after) > 0 && area.Contains(e.point) {
-						rows = append(rows, row)
+					if mark := (Mark{ID: e.id, Slot: sl.ID}); mark.compare(q.after) > 0 && area.Contains(e.point) {
+						point := e.point
+						rows = append(rows, sl.found(e.id, &decider.Location{Point: &point}, 0))
 					}
 				}
-				if len(items) < chunk {
+				if len(some) < chunk {
 					break
 				}
+				keys = keys.After(some[len(some)-1])
 				if q.scanned > q.kinds.s.few {
 					return nil, false, nil
 				}
@@ -122,7 +123,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 	}
 	told := q.scanned
 	for {
-		items, err := q.scan(places, keys, chunk)
+		items, err := q.scan(keys, chunk)
 		if err != nil {
 			yield(Found{}, err)
 			return
@@ -250,13 +251,13 @@ func (q *sieve) pass(l *lane) error {
 
 // load gets the next ids of a lane.
 func (q *sieve) load(l *lane, from string) error {
-	items, err := q.scan(cells, store.Range{From: l.prefix + from, To: l.prefix + "\xff"}, page)
+	keys, err := q.keys(store.Range{From: l.prefix + from, To: l.prefix + "\xff"}, page)
 	if err != nil {
 		return err
 	}
-	for i := range items {
-		l.ids = append(l.ids, items[i].Key[len(l.prefix):])
+	for _, key := range keys {
+		l.ids = append(l.ids, key[len(l.prefix):])
 	}
-	l.more = len(items) == page
+	l.more = len(keys) == page
 	return nil
 }

@@ -15,6 +15,9 @@ type looking struct {
 	// budget is for mostEntries. scanned counts what was looked at, in entries.
 	budget  *work.Budget
 	scanned int
+	// text and ends are memory for keys.
+	text []byte
+	ends []int
 }
 
 // look begins to look for an answer to a question in what a moment shows.
@@ -39,12 +42,31 @@ func (l *looking) count(entries int) error {
 	return j17.Errorf(j17.CodeWorkLimit, "More than %d places would have to be compared to tell which come next: too many of them are equally far away, or within a square centimetre. Ask for those around another point or within a smaller radius, or for what is 'within' a box.", l.kinds.s.most)
 }
 
-func (l *looking) scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
-	items, err := l.m.Scan(space, keys, limit)
+// scan returns up to limit records of places.
+func (l *looking) scan(keys store.Range, limit int) ([]store.Item, error) {
+	items, err := l.m.Scan(places, keys, limit)
 	if err != nil {
 		return nil, err
 	}
 	return items, l.count(ofScan + len(items))
+}
+
+// keys returns up to limit keys of entries in a range. They are parts of one text.
+func (l *looking) keys(of store.Range, limit int) ([]string, error) {
+	l.text, l.ends = l.text[:0], l.ends[:0]
+	err := l.m.Each(cells, of, func(key, _ []byte) bool {
+		l.text = append(l.text, key...)
+		l.ends = append(l.ends, len(l.text))
+		return len(l.ends) < limit
+	})
+	if err != nil {
+		return nil, err
+	}
+	text, keys, begin := string(l.text), make([]string, len(l.ends)), 0
+	for i, end := range l.ends {
+		keys[i], begin = text[begin:end], end
+	}
+	return keys, l.count(ofScan + len(keys))
 }
 
 // each passes the keys of entries until do reports false.

@@ -222,12 +222,12 @@ func (q *search) add(sl *slot, c geo.Cell) {
 func (q *search) expand(sl *slot, c geo.Cell) error {
 	first, last := c.Range()
 	keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
-	items, err := q.scan(cells, keys, page)
+	some, err := q.keys(keys, page)
 	if err != nil {
 		return err
 	}
-	if len(items) < page {
-		return q.take(sl, items)
+	if len(some) < page {
+		return q.take(sl, some)
 	}
 	quarters := c.Quarters()
 	if quarters == nil {
@@ -245,25 +245,25 @@ func (q *search) wanted(p geo.Point) (float64, bool) {
 	return d, d >= q.after.Distance && d <= q.limit.Distance
 }
 
-// take adds the points of a cell, of which these are all entries.
-func (q *search) take(sl *slot, items []store.Item) error {
-	for len(items) > 0 {
-		e, err := readEntry(items[0].Key)
+// take adds the points of a cell, of which these are the keys of all entries.
+func (q *search) take(sl *slot, keys []string) error {
+	for len(keys) > 0 {
+		e, err := readEntry(keys[0])
 		if err != nil {
 			return err
 		}
 		n := 0
-		for n < len(items) && strings.HasPrefix(items[n].Key, e.group) {
+		for n < len(keys) && strings.HasPrefix(keys[n], e.group) {
 			n++
 		}
 		if d, ok := q.wanted(e.point); ok {
-			g := &group{point: e.point, prefix: e.group}
-			for i := range items[:n] {
-				g.ids = append(g.ids, items[i].Key[len(e.group):])
+			g := &group{point: e.point, prefix: e.group, ids: keys[:n:n]}
+			for i := range g.ids {
+				g.ids[i] = g.ids[i][len(e.group):]
 			}
 			q.put(sl, g, d)
 		}
-		items = items[n:]
+		keys = keys[n:]
 	}
 	return nil
 }
@@ -358,13 +358,13 @@ func (q *search) push(s step) {
 
 // load gets the next ids of a group, from one of them on.
 func (q *search) load(g *group, from string) error {
-	items, err := q.scan(cells, store.Range{From: g.prefix + from, To: g.prefix + "\xff"}, page)
+	keys, err := q.keys(store.Range{From: g.prefix + from, To: g.prefix + "\xff"}, page)
 	if err != nil {
 		return err
 	}
-	for i := range items {
-		g.ids = append(g.ids, items[i].Key[len(g.prefix):])
+	for _, key := range keys {
+		g.ids = append(g.ids, key[len(g.prefix):])
 	}
-	g.more = len(items) == page
+	g.more = len(keys) == page
 	return nil
 }

@@ -128,22 +128,22 @@ type entry struct {
 
 // readEntry takes the key of an entry of points apart.
 func readEntry(key string) (entry, error) {
-	damaged := &store.CorruptionError{Where: "an entry of places", Err: errRecord}
-	parts := strings.SplitN(key, "/", 4)
-	if len(parts) != 4 {
-		return entry{}, damaged
+	_, rest, _ := strings.Cut(key, "/")
+	name, rest, _ := strings.Cut(rest, "/")
+	point, id, ok := strings.Cut(rest, "/")
+	e := entry{id: id, group: key[:len(key)-len(id)]}
+	var b [16]byte
+	if ok = ok && len(point) == pointDigits; ok {
+		n, err := base64.RawURLEncoding.Decode(b[:], []byte(point))
+		ok = err == nil && n == len(b)
 	}
-	var e entry
-	var ok bool
-	b, err := base64.RawURLEncoding.DecodeString(parts[2])
-	if e.cell, ok = geo.CellNamed(parts[1]); !ok || err != nil || len(b) != 16 {
-		return entry{}, damaged
+	if ok {
+		e.point, _ = geo.ReadBinary(b[:])
+		e.cell, ok = geo.CellNamed(name)
 	}
-	e.point, _ = geo.ReadBinary(b)
-	if e.point.Cell() != e.cell {
-		return entry{}, damaged
+	if !ok || e.point.Cell() != e.cell {
+		return entry{}, &store.CorruptionError{Where: "an entry of places", Err: errRecord}
 	}
-	e.id, e.group = parts[3], key[:len(key)-len(parts[3])]
 	return e, nil
 }
 
