@@ -60,7 +60,7 @@ func TestCodeTimeDoesNotDependOnTheLoad(t *testing.T) {
 
 // TestReplayMayTakeMore calls code with too little time for a first call, and enough for a replay.
 func TestReplayMayTakeMore(t *testing.T) {
-	m := compile(t, runtime(t, wasm.Options{}), rounds(5_000_000).binary())
+	m := compile(t, runtime(t, stopped()), rounds(5_000_000).binary())
 	alone, err := m.Run(t.Context(), "apply_handler", time.Hour, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestReplayMayTakeMore(t *testing.T) {
 
 // TestCommandHasOneAllowance calls code for one command until it has taken all that a command may take.
 func TestCommandHasOneAllowance(t *testing.T) {
-	m := compile(t, runtime(t, wasm.Options{}), rounds(5_000_000).binary())
+	m := compile(t, runtime(t, stopped()), rounds(5_000_000).binary())
 	alone, err := m.Run(t.Context(), "apply_handler", time.Hour, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestCommandHasOneAllowance(t *testing.T) {
 		err = nil
 	}
 	// One call that may take more by itself is not cut off by it.
-	slow := compile(t, runtime(t, wasm.Options{}), rounds(5_000_000*int64(most+1)).binary())
+	slow := compile(t, runtime(t, stopped()), rounds(5_000_000*int64(most+1)).binary())
 	if _, err := slow.Run(sandbox.ForCommand(t.Context()), "apply_handler", 2*sandbox.CommandTime, []byte("{}")); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"j17/internal/clock"
 	"j17/internal/sandbox"
 	"j17/internal/sandbox/wasm"
 )
@@ -24,6 +25,9 @@ func faultOf(t *testing.T, err error) *sandbox.Fault {
 	}
 	return f
 }
+
+// stopped is a runtime whose clock stands still: code is stopped for what it has done alone, however busy the processors are.
+func stopped() wasm.Options { return wasm.Options{Clock: clock.NewManual(time.Unix(1_700_000_000, 0))} }
 
 // fib is the body of a function that calls itself twice: it has no loop, ends some day, and nobody waits for it.
 func fib() string {
@@ -64,7 +68,7 @@ func TestHostileCalls(t *testing.T) {
 		}, sandbox.Exit, "status 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := compile(t, runtime(t, wasm.Options{}), test.guest.binary())
+			m := compile(t, runtime(t, stopped()), test.guest.binary())
 			timeout := 50 * time.Millisecond
 			if test.kind != sandbox.Timeout {
 				timeout = 10 * time.Second // filling a large stack takes its time
