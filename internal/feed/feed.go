@@ -77,6 +77,8 @@ type Batch struct {
 	Name string
 	// Entries are what the subscription wants, in the feed's order. They are valid until Do returns.
 	Entries []store.Entry
+	// Rewrites is how often events had been rewritten, by the store's count, before the entries were read.
+	Rewrites uint64
 	// Attempt counts the tries of the first entry from 1. Tries that their process did not survive are not counted.
 	Attempt int
 

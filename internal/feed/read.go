@@ -147,7 +147,7 @@ func (r *reader) take(p *page) {
 	}
 	for len(entries) > 0 {
 		ends[len(ends)-1] = end
-		n, ok := r.call(ctx, entries, ends)
+		n, ok := r.call(ctx, p, entries, ends)
 		if !ok {
 			return
 		}
@@ -322,15 +322,15 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	return errLost
 }
 
-// call hands out the first entries. It returns how many were handled, and whether the next ones can follow at once.
-func (r *reader) call(ctx context.Context, entries []store.Entry, ends []state) (n int, ok bool) {
+// call hands out the first entries of those that are wanted of a page. It returns how many were handled, and whether the next ones can follow at once.
+func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends []state) (n int, ok bool) {
 	// Nothing is handed out when somebody has changed the subscription, or has taken the tenant over.
 	if r.saved.Paused || !r.unchanged(ctx) {
 		return 0, false
 	}
 	size := r.kind.Batch >> min(r.saved.Failures, 30)
 	size = min(max(size, 1), len(entries))
-	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Attempt: r.saved.Failures + 1}
+	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, Attempt: r.saved.Failures + 1}
 	b.move = r.mover(ends[:size])
 	err := r.guard(ctx, func(ctx context.Context) error { return r.kind.Do(ctx, b) })
 

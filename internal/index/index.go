@@ -51,6 +51,10 @@ type Definition struct {
 	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a row cannot be
 	// computed is none, but something to give entries for.
 	Rows func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]Row, error)
+	// Learn, if not nil, is told of events before the rows are asked for that they change, so that what these are made from need not be read
+	// again. They follow each other in the feed, all of the types that count, and were read when events had been rewritten so often, by the
+	// store's count. They are valid until it returns. Its errors count like those of Rows.
+	Learn func(ctx context.Context, t j17.Tenant, events []*j17.Event, rewrites uint64) error
 	// Sets, if not nil, returns the names of all sets that some aggregates are in at a position, such as those of one type that have a
 	// value in some field (SetName). Rows that were made from a set change when an aggregate comes into it.
 	Sets func(ctx context.Context, t j17.Tenant, at j17.StreamID, keys []j17.Key) ([]string, error)

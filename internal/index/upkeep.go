@@ -65,13 +65,19 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		}
 		sl = u.slot // it is further now
 	}
-	n, touched := len(b.Entries), []j17.Key(nil)
+	n, touched, events := len(b.Entries), []j17.Key(nil), []*j17.Event(nil)
 	for _, e := range b.Entries {
 		if positionOf(&e).Compare(sl.after()) > 0 {
 			touched = appendTouched(touched, &e)
+			if e.Event != nil {
+				events = append(events, e.Event)
+			}
 		}
 	}
-	if len(touched) > 0 {
+	if d.Learn != nil && len(events) > 0 {
+		err = d.Learn(ctx, b.Tenant, events, b.Rewrites)
+	}
+	if len(touched) > 0 && err == nil {
 		s.counts.batches.Add(1)
 		err = u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
 	}

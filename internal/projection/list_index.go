@@ -51,6 +51,9 @@ func (s *Service) rowIndex(r *reading, d *definition) *index.Definition {
 		Rows: func(ctx context.Context, _ j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
 			return s.indexRows(ctx, r.as(r.m.Moved(at)), d, ids)
 		},
+		Learn: func(ctx context.Context, _ j17.Tenant, events []*j17.Event, rewrites uint64) error {
+			return r.m.Learn(ctx, events, rewrites)
+		},
 	}
 }
 

@@ -47,6 +47,9 @@ func (s *Service) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition 
 		Rows: func(ctx context.Context, _ j17.Tenant, at j17.StreamID, ids []string) ([]index.Row, error) {
 			return queryRows(ctx, m.Moved(at), name, field.Steps, ids)
 		},
+		Learn: func(ctx context.Context, _ j17.Tenant, events []*j17.Event, rewrites uint64) error {
+			return m.Learn(ctx, events, rewrites)
+		},
 	}
 }
 
