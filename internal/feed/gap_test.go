@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/feed"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 // spoil changes the JSON of an item of the subscription "x", as a fault of the program or of a disk would.
@@ -185,6 +186,57 @@ func TestNotesArrive(t *testing.T) {
 			pass(t, time.Minute)
 			stop()
 			same(t, "what is handed out after a restart", want, g.of(shop, "x"))
+		})
+	}
+}
+
+// TestAnotherOneOfTheSameName removes a subscription and makes one of its name anew while its marks are being removed, and after a process has
+// ended before they were: the other one keeps its own, and no others are taken for them.
+func TestAnotherOneOfTheSameName(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			h.append(shop, 100)
+			var got heard
+			kind := feed.Kind{Do: got.take}
+			last := h.set(kind)
+			h.subscribe(last, shop, "x", feed.End())
+			h.append(shop, 30)
+			from := feed.Beginning()
+			anew := func() {
+				h.subscribe(last, shop, "x", from)
+				from = feed.End()
+			}
+			if killed {
+				s := h.set(kind, func(o *feed.Options) { o.Store = storetest.NewMortal(h.Store, 1, false) })
+				if err := s.Unsubscribe(t.Context(), shop, "test", "x"); err == nil {
+					t.Error("the process has not ended")
+				}
+				anew()
+			} else {
+				from = feed.End()
+				s := h.set(kind, func(o *feed.Options) { o.Store = unmarked{h.Store, anew} })
+				if err := s.Unsubscribe(t.Context(), shop, "test", "x"); err != nil {
+					t.Error(err)
+				}
+			}
+			for range 2 {
+				h.append(shop, 1)
+				s := h.set(kind)
+				stop := h.run(s)
+				pass(t, time.Minute)
+				stop()
+				if s.Counts().Gaps != 0 || h.log.Len() > 0 {
+					t.Errorf("killed %v: %+v\n%s", killed, s.Counts(), h.log)
+				}
+			}
+			want := 2
+			if killed {
+				want = 132
+			}
+			if all := got.of(shop, "x"); len(all) != want {
+				t.Errorf("killed %v: %d events came, want %d", killed, len(all), want)
+			}
 		})
 	}
 }

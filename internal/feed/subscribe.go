@@ -23,6 +23,13 @@ func (s *Subscriptions) Subscribe(ctx context.Context, t j17.Tenant, kind, name 
 		if !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		// Marks of one that was there before would be taken for its own.
+		if err = s.clearMarks(ctx, t, key); conflicts(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
 		at, err := s.begin(ctx, t, from)
 		if err != nil {
 			return err
@@ -74,7 +81,15 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 		}
 	}
 
-	// Its marks mean nothing any more.
+	// Its marks mean nothing any more. Who makes one of that name anew meanwhile has seen to that.
+	if err := s.clearMarks(ctx, t, key); !conflicts(err) {
+		return err
+	}
+	return nil
+}
+
+// clearMarks removes the marks of a subscription that is not there; a *store.SideConflict where it is.
+func (s *Subscriptions) clearMarks(ctx context.Context, t j17.Tenant, key string) error {
 	const page = 1000
 	for keys := store.Prefix(key + "/"); ; {
 		items, err := s.o.Store.Scan(ctx, t, marks, keys, page)
@@ -86,7 +101,7 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 			sides[i] = store.Side{Op: store.Delete, Space: marks, Key: items[i].Key}
 		}
 		if len(items) > 0 {
-			if err := s.o.Store.Write(ctx, t, sides); err != nil {
+			if err := s.o.Store.Write(ctx, t, sides, store.Fence{Space: subscriptions, Key: key}); err != nil {
 				return err
 			}
 		}
@@ -94,6 +109,12 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 			return nil
 		}
 	}
+}
+
+// conflicts reports whether somebody else was faster.
+func conflicts(err error) bool {
+	_, is := errors.AsType[*store.SideConflict](err)
+	return is
 }
 
 // Pause ends the handing out of events until Resume. When it returns no call of the handler begins any more, and no Done commits.
