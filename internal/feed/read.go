@@ -57,7 +57,7 @@ func (r *reader) adopt(it *item) {
 	if it.Failures == 0 && r.saved.Failures > 0 || it.Paused != r.saved.Paused {
 		r.until, r.idle = time.Time{}, 0
 	}
-	if it.RetryAt.After(r.until) {
+	if it.RetryAt.After(r.until) && !it.RetryAt.Equal(r.saved.RetryAt) { // else the pause is known, and somebody has ended it
 		r.pauseFor(r.h.s.o.Clock.Now(), it.RetryAt.Sub(r.h.s.o.Clock.Now()))
 	}
 	r.saved, r.rev = it.checkpoint, it.rev
