@@ -101,8 +101,8 @@ func (o *S3Options) check() (*url.URL, error) {
 	if err != nil || at.Scheme != "https" && at.Scheme != "http" || at.Host == "" || strings.Trim(at.Path, "/") != "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
 		return nil, &S3Error{Member: "endpoint", Reason: "has to be the URL of a server without a path, such as https://s3.example.com"}
 	}
-	if !plainName(o.Bucket) || s3utils.CheckValidBucketName(o.Bucket) != nil {
-		return nil, &S3Error{Member: "bucket", Reason: "has to be the name of a bucket: 3 to 63 letters, digits, dots and hyphens"}
+	if !plainName(o.Bucket) {
+		return nil, &S3Error{Member: "bucket", Reason: "has to be the name of a bucket"}
 	}
 	for part := range strings.SplitSeq(strings.Trim(o.Prefix, "/"), "/") {
 		if o.Prefix != "" && !plainName(part) {
@@ -256,6 +256,9 @@ func (b *bucket) readable(err error) error {
 	}
 	if _, ok := errors.AsType[*net.OpError](err); ok {
 		return errors.New("the server cannot be reached, or has broken the connection off")
+	}
+	if s3utils.CheckValidBucketName(b.name) != nil { // which is found out before anything is asked
+		return fmt.Errorf("there can be no bucket %s: name one of 3 to 63 letters, digits, dots and hyphens", b.name)
 	}
 	return errors.New("the request to the server failed")
 }
