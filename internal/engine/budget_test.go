@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,24 +41,6 @@ func (f *fixture) deployAnswer(t *testing.T, answer string) *atomic.Int64 {
 	return a.passed
 }
 
-// TestABatchThroughCodeHasABudget: what goes in and out of custom code for one command is bounded.
-func TestABatchThroughCodeHasABudget(t *testing.T) {
-	f := newFixture(t, engine.Options{})
-	passed := f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 1<<20)+`"}}`)
-	batch := func(n int) *engine.Command {
-		return enginetest.Command(t, "order/"+id, `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"had_line","data":{}},`, n), ",")+`],`+meta+`}`)
-	}
-	if _, err := f.Execute(t.Context(), batch(500)); j17.CodeOf(err) != j17.CodeWorkLimit {
-		t.Errorf("got %v", err)
-	}
-	if n := passed.Load() >> 20; n > 200 {
-		t.Errorf("%d MiB passed", n)
-	}
-	if _, err := f.Execute(t.Context(), batch(10)); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestAStateFromCodeHasALimit: one that is too large is refused before anything is stored.
 func TestAStateFromCodeHasALimit(t *testing.T) {
 	f := newFixture(t, engine.Options{})
@@ -71,25 +51,4 @@ func TestAStateFromCodeHasALimit(t *testing.T) {
 	if n := f.Written(t, "order", id); n != 0 {
 		t.Errorf("%d events", n)
 	}
-}
-
-// TestTheCacheHoldsWhatItCharges: a small state does not hold on to the large answer that it came with.
-func TestTheCacheHoldsWhatItCharges(t *testing.T) {
-	f := newFixture(t, engine.Options{})
-	f.deployAnswer(t, `{"state":{"a":"small"},"junk":"`+strings.Repeat("x", 4<<20)+`"}`)
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc >> 20)
-	}
-	before := heap()
-	for i := range 30 {
-		f.Post(t, fmt.Sprintf("order/%08d-0000-4000-8000-000000000000/had_line", i), line("1"))
-	}
-	if held := heap() - before; held > 40 {
-		t.Errorf("%d MiB are held for %d charged bytes", held, f.Stats().CacheBytes)
-	}
-	runtime.KeepAlive(f)
 }

@@ -5,9 +5,11 @@ package engine_test
 // The tests of this file do many things one after the other, and none at the same time.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -194,4 +196,82 @@ func TestWhatWasAdmittedCanBeRead(t *testing.T) {
 		}
 	}
 	rapid.Check(t, check)
+}
+
+// dearSpec has a schema that takes much work for little data, and an implication that emits such data.
+const dearSpec = `{
+	"agent_types": ["user"],
+	"aggregate_types": {"a": {"events": {
+		"was_tried": {"schema": {"properties": {"text": {"pattern": "^(?:(?=(a+)+b)|a)"}}}, "handler": []},
+		"was_asked": {"schema": {"properties": {"texts": {"type": "array"}}}, "handler": [], "implications": [
+			{"map": {"in": "$.data.texts", "as": "$t", "emit": {"aggregate_type": "a", "id": "$.key", "event_type": "was_tried", "data": {"text": "$t"}}}}]}
+	}}}
+}`
+
+// TestABatchHasOneBudgetForItsSchemas checks that the work for all events of a write is counted together, also for those that it
+// implies, and that a write whose caller has left is given up.
+func TestABatchHasOneBudgetForItsSchemas(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.DeploySource(t, dearSpec)
+	bait := `"` + strings.Repeat("a", 19) + `"`
+	event := `{"type":"was_tried","data":{"text":` + bait + `}}`
+	batch := func(n int) string { return `{"events":[` + event + strings.Repeat(","+event, n-1) + `],` + meta + `}` }
+	f.Post(t, "a/"+id, batch(1))
+
+	_, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id, batch(60)))
+	var e *j17.Error
+	if !errors.As(err, &e) || e.Code != j17.CodeWorkLimit || e.EventIndex == nil {
+		t.Errorf("a batch: %+v", err)
+	}
+	asked := `{"data":{"texts":[` + bait + strings.Repeat(","+bait, 59) + `]},` + meta + `}`
+	if _, err := f.Execute(t.Context(), enginetest.Command(t, "a/"+id+"/was_asked", asked)); j17.CodeOf(err) != j17.CodeWorkLimit {
+		t.Errorf("implied events: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Execute(ctx, enginetest.Command(t, "a/"+id, batch(1))); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has left: %v", err)
+	}
+	if n := f.Written(t, "a", id); n != 1 {
+		t.Errorf("there are %d events", n)
+	}
+}
+
+// TestTheCacheHoldsWhatItCharges: a small state does not hold on to the large answer that it came with.
+func TestTheCacheHoldsWhatItCharges(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	f.deployAnswer(t, `{"state":{"a":"small"},"junk":"`+strings.Repeat("x", 4<<20)+`"}`)
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc >> 20)
+	}
+	before := heap()
+	for i := range 30 {
+		f.Post(t, fmt.Sprintf("order/%08d-0000-4000-8000-000000000000/had_line", i), line("1"))
+	}
+	if held := heap() - before; held > 40 {
+		t.Errorf("%d MiB are held for %d charged bytes", held, f.Stats().CacheBytes)
+	}
+	runtime.KeepAlive(f)
+}
+
+// TestABatchThroughCodeHasABudget: what goes in and out of custom code for one command is bounded.
+func TestABatchThroughCodeHasABudget(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	passed := f.deployAnswer(t, `{"state":{"pad":"`+strings.Repeat("x", 1<<20)+`"}}`)
+	batch := func(n int) *engine.Command {
+		return enginetest.Command(t, "order/"+id, `{"events":[`+strings.TrimSuffix(strings.Repeat(`{"type":"had_line","data":{}},`, n), ",")+`],`+meta+`}`)
+	}
+	if _, err := f.Execute(t.Context(), batch(500)); j17.CodeOf(err) != j17.CodeWorkLimit {
+		t.Errorf("got %v", err)
+	}
+	if n := passed.Load() >> 20; n > 200 {
+		t.Errorf("%d MiB passed", n)
+	}
+	if _, err := f.Execute(t.Context(), batch(10)); err != nil {
+		t.Error(err)
+	}
 }
