@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -210,20 +211,55 @@ func (e *env) checkpointShow() *cobra.Command {
 }
 
 func (e *env) checkpointRestore() *cobra.Command {
-	return e.checkpointCommand(
-		&cobra.Command{
-			Use: "restore ID", Short: "Make the states of a checkpoint a base for replays",
-			Long: `Make the states of a checkpoint a base for replays, after they were compared with its hash. What aggregates are never changes by it: it
-only takes less to find out. It is refused (exit code 4) where handlers have changed or events were erased since.`,
-			Example: "  j17 checkpoint restore chk_4k7vx9tz2nqr8w3",
-		},
-		http.MethodPost, func(id string) []string { return []string{"checkpoints", id, "restore"} },
-		func(raw json.RawMessage, asJSON bool) error {
-			return showAnswer(e, raw, asJSON, func(m wire.CheckpointRestored) string {
-				return fmt.Sprintf("%s  the states of %d aggregates are a base for replays", m.Checkpoint.ID, m.Restored)
-			})
-		},
-	)
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "restore ID", Short: "Make the states of a checkpoint a base for replays", Args: exactly("ID"),
+		Long: `Make the states of a checkpoint a base for replays, after they were compared with its hash. What aggregates are never changes by it: it
+only takes less to find out. It is refused (exit code 4) where handlers have changed or events were erased since.
+
+Interrupting the command ends it; what is a base by then stays one, and another 'restore' makes the rest one too.`,
+		Example: "  j17 checkpoint restore chk_4k7vx9tz2nqr8w3",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.restoreCheckpoint(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(m wire.CheckpointRestored) string {
+			return fmt.Sprintf("%s  the states of %d aggregates are a base for replays", m.Checkpoint.ID, m.Restored)
+		})
+	}
+	return cmd
+}
+
+// restoreCheckpoint restores a checkpoint, and shows on a terminal how far that is.
+func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.RawMessage, err error) {
+	working, stop := context.WithCancel(ctx)
+	var restoring sync.WaitGroup
+	restoring.Go(func() {
+		defer stop()
+		raw, err = o.checkpointCall(ctx, http.MethodPost, nil, "checkpoints", id, "restore")
+	})
+	if watch := o.env.watch("using states"); watch.bar != nil {
+		defer watch.end()
+		for now := (wire.CheckpointProgress{}); watch.pause(working, now.Done, now.Total) == nil; {
+			shown, failed := o.checkpointCall(working, http.MethodGet, nil, "checkpoints", id)
+			if failed != nil {
+				break // whoever restores says why
+			}
+			if m, failed := decoded[wire.CheckpointMade](shown); failed == nil && m.Checkpoint.Restoring != nil {
+				now = *m.Checkpoint.Restoring
+			}
+		}
+	}
+	restoring.Wait()
+	return raw, err
 }
 
 func (e *env) checkpointDelete() *cobra.Command {

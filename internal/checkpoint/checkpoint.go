@@ -92,6 +92,8 @@ type Service struct {
 	// background, in their order; failed those that have failed there, the latest at the end.
 	making          map[string]*making
 	waiting, failed []*making
+	// restoring are the restorations that are under way.
+	restoring map[*restoring]bool
 	// more is told when some wait.
 	more chan struct{}
 	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next one is; look those
@@ -103,7 +105,7 @@ type Service struct {
 
 // New returns a service. Run must be called for what it does by itself.
 func New(o Options) *Service {
-	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), making: map[string]*making{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1)}
+	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), making: map[string]*making{}, restoring: map[*restoring]bool{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1)}
 	s.removals = o.Worker.Queue(worker.Work{Name: "checkpoint_removal", Store: o.Store, Space: jobs, Do: s.remove, Lease: removalLease, AtOnce: 2, Freeing: true})
 	s.periods = o.Worker.Queue(worker.Work{Name: "root_checkpoints", Store: o.Store, Space: hours, Do: s.hourly, Lease: rootLease, AtOnce: 2})
 	return s

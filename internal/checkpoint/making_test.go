@@ -241,3 +241,52 @@ func TestAPanicEndsACheckpoint(t *testing.T) {
 		t.Errorf("listed are %+v, %v", all, err)
 	}
 }
+
+// TestRestorationsShowHowFarTheyAre looks at a checkpoint while it is restored, ends that, and restores it again.
+func TestRestorationsShowHowFarTheyAre(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.counted(t, 600)
+	made := f.made(t, wire.NewCheckpoint{})
+	s := f.stopping()
+	stop := s.atHeads
+	looks := 0
+	var again func()
+	again = func() { // three pages are compared first
+		if looks++; looks == 4 {
+			stop()
+			return
+		}
+		s.atHeads = again
+	}
+	s.atHeads = again
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, _, err := f.Restore(ctx, enginetest.Tenant, made.ID)
+		ended <- err
+	}()
+	<-s.reached
+	got, err := f.Get(t.Context(), enginetest.Tenant, made.ID)
+	if err != nil || got.Status != "completed" || got.Restoring == nil || got.Restoring.Done != 600 || got.Restoring.Total != 1200 {
+		t.Errorf("got %+v with %+v, %v", got, got.Restoring, err)
+	}
+	all, err := f.List(t.Context(), enginetest.Tenant, 0, 10)
+	if err != nil || len(all) != 1 || all[0].Restoring == nil {
+		t.Errorf("listed are %+v, %v", all, err)
+	}
+
+	// Whoever asks goes away.
+	cancel()
+	close(s.free)
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the end of a restoration: %v", err)
+	}
+	n, from, err := f.Restore(t.Context(), enginetest.Tenant, made.ID)
+	if err != nil || n != 600 || from.Restoring != nil {
+		t.Errorf("restored again: %d, %+v, %v", n, from, err)
+	}
+	if got, err := f.Get(t.Context(), enginetest.Tenant, made.ID); err != nil || got.Restoring != nil {
+		t.Errorf("at the end it is %+v, %v", got, err)
+	}
+}

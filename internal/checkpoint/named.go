@@ -213,7 +213,7 @@ func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Checkp
 	if err != nil {
 		return wire.Checkpoint{}, err
 	}
-	return found.row.Checkpoint, nil
+	return s.restored(t, found.row.Checkpoint), nil
 }
 
 func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*numbered[row], error) {
@@ -239,7 +239,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 	for i := range page {
 		c := page[i].Checkpoint
 		if c.Status = completed; !slices.ContainsFunc(unfinished, func(u wire.Checkpoint) bool { return u.ID == c.ID }) { // it may be by now
-			all = append(all, c)
+			all = append(all, s.restored(t, c))
 		}
 	}
 	return all, err

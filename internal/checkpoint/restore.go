@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/engine"
@@ -16,7 +17,7 @@ import (
 
 // Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: from there on they are
 // folded on, not from the first event. States never change by it. CodeCheckpointOutdated where the states would be others by now, since
-// handlers have changed or events were erased.
+// handlers have changed or events were erased. When ctx ends, what was used by then stays used, and another restoration uses all.
 func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64, wire.Checkpoint, error) {
 	found, err := s.find(ctx, t, id)
 	if err != nil {
@@ -24,7 +25,8 @@ func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64,
 	}
 
 	// First all of it is looked at, then it is used.
-	r := restoring{s: s, t: t, row: &found.row}
+	r := &restoring{s: s, t: t, row: &found.row}
+	defer s.restores(r)()
 	if err := r.each(ctx, nil); err != nil {
 		return 0, wire.Checkpoint{}, engine.StorageError(err)
 	}
@@ -48,6 +50,32 @@ type restoring struct {
 	row *row
 	// erased tells that there is an aggregate without a kept state of which events were erased.
 	erased bool
+	// done counts the states that were compared, and those that were used.
+	done atomic.Uint64
+}
+
+// restores notes that a restoration is under way, until what it returns is called.
+func (s *Service) restores(r *restoring) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restoring[r] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.restoring, r)
+	}
+}
+
+// restored shows with a checkpoint how far the restoration of it is that is the furthest.
+func (s *Service) restored(t j17.Tenant, c wire.Checkpoint) wire.Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.restoring {
+		if r.t == t && r.row.ID == c.ID && (c.Restoring == nil || r.done.Load() > c.Restoring.Done) {
+			c.Restoring = &wire.CheckpointProgress{Done: r.done.Load(), Total: 2 * c.Aggregates}
+		}
+	}
+	return c
 }
 
 // each passes the states of the checkpoint to use, which may be nil, and compares all of them with its hash.
@@ -65,12 +93,12 @@ func (r *restoring) each(ctx context.Context, use func(j17.Key, *kept) error) er
 			}
 			hashLine(sum, k.line)
 			n++
-			if use == nil {
-				continue
+			if use != nil {
+				if err := use(keys[i], k); err != nil {
+					return false, err
+				}
 			}
-			if err := use(keys[i], k); err != nil {
-				return false, err
-			}
+			r.done.Add(1)
 		}
 		return true, nil
 	}
