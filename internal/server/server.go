@@ -428,6 +428,10 @@ func rateLimit(perMinute int) *auth.RateLimit {
 // run serves api until the context ends, then drains: it stops to say that it is ready, answers what is under way, and
 // returns. What is not answered by the end of drainTime is cut off. workers run beside it and are stopped after the listeners.
 func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(context.Context) error) error {
+	folder, err := os.Stat(s.storeFolder()) // before anybody is answered
+	if err != nil {
+		return fmt.Errorf("the data folder cannot be looked at: %w", err)
+	}
 	requests, stopRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopRequests()
 	handler := api.Public()
@@ -459,7 +463,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		workers = append(workers, func(ctx context.Context) error { newCollector().run(ctx, s.worker); return nil })
 	}
 	s.building.Store(true)
-	watch := func(ctx context.Context) error { return s.watchFolder(ctx, api) }
+	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
@@ -479,7 +483,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 			return err
 		})
 	}
-	err := drained.Wait()
+	err = drained.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.options.Logger.WarnContext(ctx, "requests that had not ended when the server stopped were cut off", slog.Duration("after", s.drainTime()))
 		err = nil
@@ -506,17 +510,15 @@ func (s *Server) drainTime() time.Duration {
 // folderInterval is how often the server looks whether its data folder is still there.
 const folderInterval = time.Second
 
-// watchFolder notices when the data folder is removed, or another one put in its place, under the running server. The files
+// storeFolder is where the store's files are.
+func (s *Server) storeFolder() string { return filepath.Join(s.options.Dir, "store") }
+
+// watchFolder notices when the data folder is removed, or another one than the first put in its place, under the running server. The files
 // that are open stay readable, but what is written would be gone with the process.
-func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
-	folder := filepath.Join(s.options.Dir, "store")
-	first, err := os.Stat(folder)
-	if err != nil {
-		return fmt.Errorf("the data folder cannot be looked at: %w", err)
-	}
+func (s *Server) watchFolder(ctx context.Context, api *httpapi.API, first fs.FileInfo) {
 	clk := clock.System{} // the folder does not care what the server's clock shows
 	for clk.Wait(ctx, clk.Now().Add(folderInterval)) == nil {
-		now, err := os.Stat(folder)
+		now, err := os.Stat(s.storeFolder())
 		if err == nil && os.SameFile(first, now) {
 			continue
 		}
@@ -524,10 +526,9 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API) error {
 			s.options.Logger.ErrorContext(ctx, "the data folder is gone: events are refused from now on. What can still be read can be exported; restart the server once the folder is back",
 				slog.String("folder", s.options.Dir))
 			api.Lose()
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // settle hands over what is deployed whenever the registry has found out what became of a deployment whose outcome was
