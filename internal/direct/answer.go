@@ -95,7 +95,6 @@ func (w *answer) send(b []byte) {
 	if w.failed {
 		return
 	}
-	w.conn.writable()
 	_, err := w.conn.Write(b)
 	w.failed = err != nil
 }

@@ -253,6 +253,7 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 func (c *connection) answer(p *request) (again bool) {
 	ctx, cancel := context.WithCancel(c.context)
 	defer cancel()
+	c.writable()
 	w := &answer{conn: c, header: make(http.Header), buffered: c.body[:0]}
 	defer func() {
 		if thrown := recover(); thrown != nil {
@@ -266,7 +267,7 @@ func (c *connection) answer(p *request) (again bool) {
 	return w.end()
 }
 
-// writable sees to it that a client has the server's time to read an answer.
+// writable sees to it that a request has the server's time to be answered: all of the answer, however many pieces it comes in.
 func (c *connection) writable() {
 	limit := c.front.server.WriteTimeout
 	if at := now(); c.writeBy.Sub(at) < limit {

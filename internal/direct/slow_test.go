@@ -1,0 +1,115 @@
+package direct_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"j17/internal/clock"
+	"j17/internal/direct"
+)
+
+// single is a listener for one connection.
+type single struct {
+	net.Listener
+	next   chan net.Conn
+	closed chan struct{}
+}
+
+func (l *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.next:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *single) Close() error {
+	close(l.closed)
+	return nil
+}
+
+// TestSlowReadersHaveLimitedTime reads a piece of a long answer now and then: the time for the answer is that of all its pieces together. The next
+// request, of a client that reads on, has its own.
+func TestSlowReadersHaveLimitedTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, piece, pieces = time.Minute, 32 << 10, 100
+		var clk clock.System
+		pass := func(d time.Duration) { _ = clk.Wait(t.Context(), clk.Now().Add(d)) }
+		took := make(chan time.Duration, 2)
+		server := &http.Server{
+			ReadHeaderTimeout: limit, WriteTimeout: limit, IdleTimeout: limit,
+			BaseContext: func(net.Listener) context.Context { return t.Context() },
+			ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+			ConnState:   func(net.Conn, http.ConnState) {},
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				began := clk.Now()
+				for range pieces {
+					if _, err := w.Write([]byte(strings.Repeat("x", piece))); err != nil {
+						break
+					}
+				}
+				took <- clk.Now().Sub(began)
+			}),
+		}
+		l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+		front := direct.Before(l, server, func(string, string) bool { return true })
+		here, there := net.Pipe()
+		l.next <- &conn{Conn: there}
+		request := func() {
+			t.Helper()
+			if _, err := here.Write([]byte(get("/"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		// All of it at once, after most of the time of the connection so far.
+		pass(limit - time.Second)
+		request()
+		c := &client{here, nil}
+		c.read(t, pieces*piece)
+		if all := <-took; all > 0 {
+			t.Errorf("an answer that is read at once takes %v", all)
+		}
+
+		// A piece of it in each third of the limit.
+		synctest.Wait()
+		pass(limit - time.Second)
+		request()
+		b := make([]byte, piece/2)
+		for {
+			if _, err := here.Read(b); err != nil {
+				break
+			}
+			pass(limit / 3)
+		}
+		if all := <-took; all < limit || all > limit+limit/8 {
+			t.Errorf("an answer that is read slowly has %v", all)
+		}
+		if err := front.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// read reads at least so many bytes, and the end of the answer.
+func (c *client) read(t *testing.T, n int) {
+	t.Helper()
+	b := make([]byte, 64<<10)
+	var last string
+	for n > 0 || !strings.HasSuffix(last, "\r\n0\r\n\r\n") {
+		got, err := c.Conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n -= got
+		last += string(b[:got])
+		last = last[max(0, len(last)-16):]
+	}
+}
