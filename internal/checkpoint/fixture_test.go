@@ -3,6 +3,7 @@ package checkpoint_test
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -91,6 +92,7 @@ func (s *endingStore) Extent(ctx context.Context, t j17.Tenant) (store.Extent, e
 // Write writes, or fails.
 func (s *endingStore) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	if side[0].Space == s.refused {
+		runtime.Gosched() // others come between
 		return s.broken
 	}
 	if s.end != nil && side[0].Space == "checkpoint.states" {

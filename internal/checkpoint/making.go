@@ -132,7 +132,9 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 		return nil, err
 	}
 	if err := s.plan(ctx, t, &m.made); err != nil {
+		s.mu.Lock()
 		m.background = false // whoever asks hears of it at once
+		s.mu.Unlock()
 		s.leave(m, err)
 		return nil, err
 	}

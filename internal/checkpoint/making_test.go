@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,15 +203,23 @@ func TestAFailedCheckpointTellsWhy(t *testing.T) {
 	}
 }
 
-// TestACheckpointThatDoesNotBegin: whoever asks for one that cannot begin hears of it at once, and it is not listed.
+// TestACheckpointThatDoesNotBegin: whoever asks for one that cannot begin hears of it at once, and it is not listed, also where several ask.
 func TestACheckpointThatDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
 	f.counted(t, 3)
 	f.Service = f.checkpointsOn(&endingStore{Storage: f.Store, refused: "checkpoint.jobs", broken: errors.New("the disk is gone")})
-	if _, err := f.Start(t.Context(), enginetest.Tenant, background()); err == nil {
-		t.Error("it has begun")
+	var asking sync.WaitGroup
+	for range 4 {
+		asking.Go(func() {
+			for range 50 {
+				if _, err := f.Start(t.Context(), enginetest.Tenant, background()); err == nil {
+					t.Error("it has begun")
+				}
+			}
+		})
 	}
+	asking.Wait()
 	if all, err := f.List(t.Context(), enginetest.Tenant, 0, 10); err != nil || len(all) != 0 {
 		t.Errorf("listed are %+v, %v", all, err)
 	}
