@@ -229,7 +229,9 @@ func (c *connections) forget(n *connection) {
 func (n *connection) Read(b []byte) (int, error) {
 	if len(n.unread) > 0 {
 		again := copy(b, n.unread)
-		n.unread = n.unread[again:]
+		if n.unread = n.unread[again:]; len(n.unread) == 0 {
+			n.unread = nil // the memory of it goes, the connection stays
+		}
 		return again, nil
 	}
 	read, err := n.TCPConn.Read(b)

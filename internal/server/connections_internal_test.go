@@ -205,7 +205,7 @@ func TestLongHeadersAreCountedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatIsPutBackIsReadAgain checks that bytes that were put back come first, and count once among those of long headers.
+// TestWhatIsPutBackIsReadAgain checks that bytes that were put back come first, count once among those of long headers, and are not kept.
 func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	c := newConnections(slog.New(slog.DiscardHandler), nil)
 	var config net.ListenConfig
@@ -243,5 +243,8 @@ func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	}
 	if got := n.header.Load(); got != int64(len(all)) {
 		t.Errorf("%d bytes are counted", got)
+	}
+	if n.unread != nil {
+		t.Error("what was read again is kept in memory")
 	}
 }
