@@ -110,7 +110,7 @@ func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", string(b.Scope)))
 	}
 	for _, b := range all {
-		if !b.Left || failed[b.Place.name()] != nil {
+		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil { // one that is made again goes on where it was
 			continue
 		}
 		if err := s.clear(ctx, b); err != nil {
