@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/store"
 )
 
@@ -149,11 +150,11 @@ func (a *ahead) end() {
 	}
 }
 
-// next returns the next page, nil if there is none.
-func (a *ahead) next(now time.Time) *page {
+// next returns the next page, nil if there is none. It may take a while until it is there, which is not the reader's time.
+func (a *ahead) next(clk clock.Clock) *page {
 	p := <-a.pages
 	if p != nil {
-		p.seen, a.after, a.used = a.seen, p.end, now
+		p.seen, a.after, a.used = a.seen, p.end, clk.Now()
 	}
 	return p
 }
@@ -170,7 +171,7 @@ func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) 
 		h.ahead = h.s.readAhead(h.work, h.tenant, at, seen)
 	}
 	if h.ahead != nil && h.ahead.after == at {
-		p := h.ahead.next(h.s.o.Clock.Now())
+		p := h.ahead.next(h.s.o.Clock)
 		if p == nil || p.last || !h.current(p) {
 			h.endAhead()
 		}

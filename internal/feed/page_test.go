@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +104,60 @@ func TestReadingAhead(t *testing.T) {
 		pass(t, time.Minute)
 		if n := way.open.Load(); n != 0 {
 			t.Errorf("%d readings are under way for a slow handler", n)
+		}
+		pass(t, time.Minute)
+		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
+	})
+}
+
+// pausing is a way to a store that looks up much at a time for who reads a feed on and on: it takes a while before the fifth page of each such reading.
+type pausing struct {
+	readings
+
+	far atomic.Int32
+}
+
+func (p *pausing) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	all := p.readings.ReadChanges(ctx, t, after, limit)
+	if limit < math.MaxInt {
+		return all
+	}
+	p.far.Add(1)
+	return func(yield func(store.Entry, error) bool) {
+		n := 0
+		for e, err := range all {
+			if n++; n == 4*1024 {
+				rest(ctx, 3*time.Second)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestWhatTakesAWhileIsReadOn lets a subscription catch up while events are written, and the store take a while for what it looks up ahead: that is
+// handed out when it is there, not given up for having taken so long.
+func TestWhatTakesAWhileIsReadOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.append(shop, 10*1024)
+		h.append(shop, 10*1024)
+		var g heard
+		way := &pausing{readings: readings{Store: h.Store}}
+		s := h.set(feed.Kind{Batch: 1024, Do: func(ctx context.Context, b *feed.Batch) error {
+			rest(ctx, 100*time.Millisecond)
+			return g.take(ctx, b)
+		}}, func(o *feed.Options) { o.Store = way })
+		stop := h.run(s)
+		defer stop()
+		h.subscribe(s, shop, "x", feed.Beginning())
+		for range 200 {
+			pass(t, 50*time.Millisecond)
+			h.append(shop, 1)
+		}
+		if n := way.far.Load(); n > 2 {
+			t.Errorf("the feed was begun to be read ahead %d times", n)
 		}
 		pass(t, time.Minute)
 		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
