@@ -12,6 +12,7 @@ import (
 	"j17"
 	"j17/internal/auth"
 	"j17/internal/control"
+	"j17/internal/spec/diag"
 )
 
 // router is the handler of one site: one mux a method, so that patterns of different methods cannot get into each other's
@@ -32,7 +33,11 @@ func (a *API) router(s site) *router {
 		if rt.methods[r.method] == nil {
 			rt.methods[r.method] = http.NewServeMux()
 		}
-		rt.methods[r.method].HandleFunc(r.pattern, a.serve(r))
+		serve := a.serve(r)
+		if ofAggregates(r.pattern) {
+			serve = rt.unlessReserved(serve)
+		}
+		rt.methods[r.method].HandleFunc(r.pattern, serve)
 		if !strings.Contains(r.pattern, "{") {
 			rt.own[r.pattern] = append(rt.own[r.pattern], r.method)
 		}
@@ -63,6 +68,43 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.other.ServeHTTP(w, r)
 }
 
+// ofAggregates reports whether a pattern is one of aggregates, which begins with their type.
+func ofAggregates(pattern string) bool { return strings.HasPrefix(pattern, "/{type}") }
+
+// reserved reports whether a path cannot be that of an aggregate: names that start with an underscore are the server's own.
+func reserved(path string) bool { return strings.HasPrefix(path, "/_") }
+
+// unlessReserved serves the paths of aggregates, and finds nothing at those that look like them and cannot be.
+func (rt *router) unlessReserved(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if reserved(r.URL.Path) {
+			rt.other.ServeHTTP(w, r)
+			return
+		}
+		serve(w, r)
+	}
+}
+
+// meant says which of the server's own paths somebody may have meant who has asked for one that is not there; "" where that is not plain.
+func (rt *router) meant(path string) string {
+	if !reserved(path) {
+		return ""
+	}
+	switch first, _, _ := strings.Cut(path[1:], "/"); first {
+	case "_feed":
+		return ". The feed is at '/_events'."
+	case "_projections":
+		return ". A projection is at '/_projections/{name}'; an operator lists them with GET /_admin/projections."
+	}
+	return diag.Meant(path, func(yield func(string) bool) {
+		for own := range rt.own {
+			if reserved(own) && !yield(own) {
+				return
+			}
+		}
+	})
+}
+
 // unmatched tells a path that has nothing from one that has something for other methods.
 func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
 	r := c.request
@@ -72,13 +114,13 @@ func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
 	allowed := slices.Clone(rt.own[r.URL.Path])
 	if allowed == nil {
 		for method, mux := range rt.methods {
-			if _, pattern := mux.Handler(r); pattern != "/" {
+			if _, pattern := mux.Handler(r); pattern != "/" && (!ofAggregates(pattern) || !reserved(r.URL.Path)) {
 				allowed = append(allowed, method)
 			}
 		}
 	}
 	if allowed == nil {
-		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
+		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path%s", rt.meant(r.URL.Path))
 	}
 	if slices.Contains(allowed, http.MethodGet) {
 		allowed = append(allowed, http.MethodHead)

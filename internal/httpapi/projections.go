@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"j17"
 	"j17/internal/projection"
@@ -19,7 +21,7 @@ func (c *call) projection(w http.ResponseWriter) error {
 	}
 	v, err := c.project(ask)
 	if err != nil {
-		return err
+		return c.unlessRows(err)
 	}
 
 	// The value, with what stands around it.
@@ -35,6 +37,21 @@ func (c *call) projection(w http.ResponseWriter) error {
 		c.write(w, http.StatusOK, []byte(head), v.Data, appendProjected(make([]byte, 0, most), v))
 	}
 	return nil
+}
+
+// unlessRows adds to the refusal of an id, which is the last step of a path, that there is a path of the rows which is almost the same.
+func (c *call) unlessRows(err error) error {
+	name, id := c.request.PathValue("name"), c.request.PathValue("id")
+	refused, ok := errors.AsType[*j17.Error](err)
+	if !ok || refused.Code != j17.CodeInvalidIdentifier || id != "stream" && id != "count" {
+		return err
+	}
+	if named, unknown := c.api.Projections.IsNamed(c.request.Context(), c.tenant, name); unknown != nil || !named {
+		return err
+	}
+	said := *refused
+	said.Message = strings.TrimSuffix(said.Message, ".") + ". Did you mean '" + viewPrefix + name + "/_" + id + "'?"
+	return &said
 }
 
 // project reads a value for which there is room among the replies.

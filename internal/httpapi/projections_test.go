@@ -135,7 +135,7 @@ func TestProjectionsRefuse(t *testing.T) {
 		"/_projections/pair?one=%zz":                                  "400 invalid_parameter",
 		"/_projections/":                                              "404 not_found",
 		"/_projections/a/b/c":                                         "404 not_found",
-		"/_projections":                                               "404 unknown_aggregate_type",
+		"/_projections":                                               "404 not_found",
 	} {
 		got := f.do(t, http.MethodGet, target, "")
 		said := fmt.Sprint(got.status, " ", got.member(t, "code"))
@@ -153,6 +153,62 @@ func TestProjectionsRefuse(t *testing.T) {
 	}
 	if got := f.do(t, http.MethodGet, "/_projections/nothing/x", "", "Authorization: Bearer nonsense"); got.status != http.StatusUnauthorized {
 		t.Errorf("%d without a key", got.status)
+	}
+}
+
+// TestReservedPaths asks for paths that only the server itself could have something at, with every method.
+func TestReservedPaths(t *testing.T) {
+	f, _ := newBaskets(t)
+	for target, says := range map[string]string{
+		"/_feed":                      "The feed is at '/_events'",
+		"/_feed/stream":               "The feed is at '/_events'",
+		"/_projections":               "A projection is at '/_projections/{name}'",
+		"/_event":                     "Did you mean '/_events'?",
+		"/%5Fevent":                   "Did you mean '/_events'?",
+		"/_transactions":              "Did you mean '/_transaction'?",
+		"/_zzz":                       "",
+		"/_zzz/" + noteID:             "",
+		"/_zzz/" + noteID + "/x":      "",
+		"/_zzz/" + noteID + "/length": "",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+			got := f.do(t, method, target, "")
+			detail := got.member(t, "detail")
+			if got.status != http.StatusNotFound || got.member(t, "code") != "not_found" || !strings.Contains(detail, says) {
+				t.Errorf("%s %s: %d %s, want %q", method, target, got.status, got.body, says)
+			}
+			if says == "" && detail != "There is nothing at this path" {
+				t.Errorf("%s %s: %q", method, target, detail)
+			}
+		}
+	}
+
+	// What is there for other methods still says so, and what has a name of its own.
+	if got := f.do(t, http.MethodGet, "/_transaction", ""); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("GET /_transaction: %d %s", got.status, got.body)
+	}
+	if got := f.do(t, http.MethodGet, "/feed", ""); got.member(t, "code") != "unknown_aggregate_type" {
+		t.Errorf("GET /feed: %s", got.body)
+	}
+}
+
+// TestPathsOfRows asks for the paths of rows without their underscore, where an id stands.
+func TestPathsOfRows(t *testing.T) {
+	f, _ := newBaskets(t)
+	for target, says := range map[string]string{
+		"basket/stream":  "Did you mean '/_projections/basket/_stream'?",
+		"basket/count":   "Did you mean '/_projections/basket/_count'?",
+		"basket/streams": "",
+		"pair/stream":    "",
+		"ghost/stream":   "",
+	} {
+		got := f.do(t, http.MethodGet, "/_projections/"+target, "")
+		if meant := strings.Contains(got.member(t, "detail"), "/_"); meant != (says != "") || !strings.Contains(got.member(t, "detail"), says) {
+			t.Errorf("%s: %s, want %q", target, got.body, says)
+		}
+		if says != "" && (got.status != http.StatusUnprocessableEntity || got.member(t, "code") != "invalid_identifier") {
+			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
 	}
 }
 
