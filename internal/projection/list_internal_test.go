@@ -183,6 +183,7 @@ func TestWrongFilters(t *testing.T) {
 	many := strings.Repeat("1,", maxAmong) + "1"
 	for query, at := range map[string]string{
 		"order=": "order", "order=-": "order", "points.in=" + many: "points.in", "points=" + strings.Repeat("x", maxOperand+1): "points",
+		`points.in="open`: "points.in", `points.in="`: "points.in", `points.in=a,"b,c`: "points.in", `points.in="a","b`: "points.in", `points.in="a\"`: "points.in",
 	} {
 		_, err := planOf(t, indexesOf("points"), query)
 		if e, ok := err.(*j17.Error); !ok || e.Code != j17.CodeInvalidParameter || e.Path != at { //nolint:errorlint // it is that
@@ -215,7 +216,8 @@ func TestConditions(t *testing.T) {
 		{"f.in=a,5", `"a" 5 "5"`, `"a,5" "b"`},
 		{`f.in="a,b",c`, `"a,b" "c"`, `"a" "b"`},
 		{`f.in="a"b,c`, `"\"a\"b" "c"`, `"a" "b" "ab"`},
-		{`f.in="a`, `"\"a"`, `"a"`},
+		{`f.in="\"a"`, `"\"a"`, `"a"`},
+		{`f="a`, `"\"a"`, `"a"`},
 		{`f.in="a\",b",c`, `"a\",b" "c"`, `"a" "b\""`},
 		{"f.prefix=op", `"op" "open" ["x","open"]`, `"o" "Open" null 0`},
 		{`f.prefix="5"`, `"5" "55"`, `5 55 "\"5\""`},

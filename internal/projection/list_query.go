@@ -149,7 +149,10 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	case equal:
 		c.values = spec.Wanted(text)
 	case among:
-		parts := splitList(text)
+		parts, closed := splitList(text)
+		if !closed {
+			return c, j17.Errorf(j17.CodeInvalidParameter, "A value of the list begins with a quote (\") that is not closed. Close it, or write a quote that is part of a value as \"\\\"...\".").At(j17.Printable(name))
+		}
 		if len(parts) > maxAmong {
 			return c, j17.Errorf(j17.CodeInvalidParameter, "The list has %d values, and may have %d", len(parts), maxAmong).At(j17.Printable(name))
 		}
@@ -194,25 +197,31 @@ func literalText(text string) string {
 	return text
 }
 
-// splitList takes a list of values apart at its commas, but for those in quotes.
-func splitList(text string) (parts []string) {
+// splitList takes a list of values apart at its commas, but for those in quotes. It is closed unless a value begins with a quote that no
+// other one ends.
+func splitList(text string) (parts []string, closed bool) {
 	for {
 		end := strings.IndexByte(text, ',')
-		if quoted := quotedPrefix(text); quoted > 0 {
+		quoted := quotedPrefix(text)
+		if quoted < 0 {
+			return nil, false
+		}
+		if quoted > 0 {
 			end = quoted
 			if end == len(text) {
 				end = -1
 			}
 		}
 		if end < 0 {
-			return append(parts, text)
+			return append(parts, text), true
 		}
 		parts = append(parts, text[:end])
 		text = text[end+1:]
 	}
 }
 
-// quotedPrefix returns the length of the JSON string that a list begins with, 0 where it begins with none that is a whole value.
+// quotedPrefix returns the length of the JSON string that a list begins with, 0 where it begins with none that is a whole value, and -1
+// where it has no end.
 func quotedPrefix(text string) int {
 	if !strings.HasPrefix(text, `"`) {
 		return 0
@@ -228,7 +237,7 @@ func quotedPrefix(text string) int {
 			return 0
 		}
 	}
-	return 0
+	return -1
 }
 
 func isScalar(v value.Value) bool {
