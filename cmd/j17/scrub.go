@@ -94,7 +94,9 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 		}
 	}
 	switch {
-	case damaged > 0:
+	case damaged == 1:
+		return j17.Errorf(j17.CodeCorruption, "1 place in what the server stores is damaged")
+	case damaged > 1:
 		return j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", damaged)
 	case len(untold) > 0:
 		return j17.Errorf(j17.CodeUnavailable, "It is not known whether anything is damaged on %d of %d workers, which have not told: %s", len(untold), len(answer.Nodes), strings.Join(untold, ", "))

@@ -23,7 +23,8 @@ func TestScrubOfWorkers(t *testing.T) {
 	}{
 		{"all are whole", `{"node":"a","scrub":` + whole + `}`, "", exitOK},
 		{"one does not answer", `{"node":"a","scrub":` + whole + `},` + silent, "1 of 2 workers, which have not told: b", exitFailure},
-		{"one is damaged", `{"node":"a","scrub":` + damaged + `},` + silent, "1 places", exitVerifyFails},
+		{"one is damaged", `{"node":"a","scrub":` + damaged + `},` + silent, "1 place in what the server stores is damaged", exitVerifyFails},
+		{"two are damaged", `{"node":"a","scrub":` + damaged + `},{"node":"b","scrub":` + damaged + `}`, "2 places in what the server stores are damaged", exitVerifyFails},
 	} {
 		for _, flag := range []string{"", " --json"} {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
