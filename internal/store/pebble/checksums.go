@@ -46,11 +46,11 @@ func (s *Store) CheckTables(ctx context.Context, after string, most int64) (stor
 			// Another table has taken its place, which is a later one.
 		case err == nil:
 		case pebble.IsCorruptionError(err):
-			done.Damaged = append(done.Damaged, &store.CorruptionError{Where: where, Err: err})
+			done.Damaged = append(done.Damaged, &store.CorruptionError{Where: where, Err: legible{err}})
 		case noDescriptors(err):
 			return done, fault(where, err)
 		default: // it cannot be read at all
-			done.Damaged = append(done.Damaged, &store.CorruptionError{Where: where, Err: err})
+			done.Damaged = append(done.Damaged, &store.CorruptionError{Where: where, Err: legible{err}})
 		}
 		done.Last, done.Tables, done.Bytes = name, done.Tables+1, done.Bytes+sizes[i]
 	}

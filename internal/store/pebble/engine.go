@@ -3,6 +3,7 @@ package pebble
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -96,7 +97,7 @@ func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.Eve
 // fault gives an error of Pebble the type that the store promises.
 func fault(where string, err error) error {
 	if pebble.IsCorruptionError(err) {
-		return &store.CorruptionError{Where: where, Err: err}
+		return &store.CorruptionError{Where: where, Err: legible{err}}
 	}
 	if noDescriptors(err) {
 		return fmt.Errorf("read %s: %w: %w", where, store.ErrBusy, err)
@@ -109,5 +110,14 @@ func corruption(err error, where string, args ...any) error {
 	if noDescriptors(err) {
 		return fault(fmt.Sprintf(where, args...), err)
 	}
-	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: err}
+	return &store.CorruptionError{Where: fmt.Sprintf(where, args...), Err: legible{err}}
 }
+
+// legible is an error without the line that Pebble adds to the text of damage for programs only: it carries what says which file it is.
+type legible struct{ error }
+
+func (e legible) Error() string {
+	return strings.ReplaceAll(e.error.Error(), "\n<corruption detail carrier>", "")
+}
+
+func (e legible) Unwrap() error { return e.error }
