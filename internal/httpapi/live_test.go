@@ -156,17 +156,30 @@ func TestLiveHeartbeats(t *testing.T) {
 		c := f.stream(t, p, "/_projections/notes/"+noteA+"/stream?heartbeat=20s")
 		first := c.live(t)
 		f.write(t, noteB+"/was_written", `{}`)
-		for range 4 {
+		ids := 0
+		for n := range 4 {
+			switch {
+			case n == 2 && ids > 0:
+				t.Errorf("%d heartbeats have an id, and the view was not woken", ids)
+			case n == 2:
+				f.write(t, noteA+"/was_written", `{}`) // which changes nothing
+			}
 			begin := time.Now()
 			line, err := c.body.ReadString('\n')
 			for ; err == nil && line != ":\n"; line, err = c.body.ReadString('\n') {
 				if line != "\n" && !strings.HasPrefix(line, "id: ") {
 					t.Fatalf("%q", line)
 				}
+				if line != "\n" {
+					ids++
+				}
 			}
 			if took := time.Since(begin); err != nil || took < 19*time.Second || took > 21*time.Second {
 				t.Errorf("after %s: %v", took, err)
 			}
+		}
+		if ids != 1 {
+			t.Errorf("%d heartbeats have an id, and the view was woken once", ids)
 		}
 		f.write(t, noteA+"/was_written", `{"text":"x"}`)
 		if ev := c.live(t); ev.id <= first.id {
