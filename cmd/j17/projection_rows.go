@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
+	"j17/internal/client"
 	"j17/internal/value"
 )
 
@@ -65,7 +67,7 @@ Exit code 6: there is no such projection.`,
 			q.Set("count", strconv.Itoa(count))
 			rows, err := c.ProjectionRows(cmd.Context(), args[0], q)
 			if err != nil {
-				return interrupted(cmd.Context(), err)
+				return interrupted(cmd.Context(), withoutRows(args[0], err))
 			}
 			if err := e.printRowsOf(rows.Rows, asJSON); err != nil {
 				return err
@@ -78,6 +80,20 @@ Exit code 6: there is no such projection.`,
 		}
 	}
 	return cmd
+}
+
+// withoutRows says what to call for a projection that has no rows. The server does not know the number of rows there, which the command has
+// asked for itself and never wrongly.
+func withoutRows(name string, err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.Problem.Code != j17.CodeInvalidParameter || refused.Problem.Path != "count" {
+		return err
+	}
+	said, problem := *refused, *refused.Problem
+	problem.Path = ""
+	problem.Message = "The projection '" + j17.Printable(name) + "' has no rows: it is not for each aggregate of a type. Read it with its parameters: j17 projection get " + j17.Printable(name) + " --param name=value"
+	said.Problem = &problem
+	return &said
 }
 
 // printRowsOf prints rows: one a line, or as a table that has a column for each member of the data of the first one.

@@ -276,9 +276,20 @@ func (c *call) readParameters(known []parameter) error {
 }
 
 // unknownParameter is the error of a parameter that a route does not know.
-func unknownParameter(name string, known []parameter) error {
-	names, others := make([]string, 0, len(known)), []string(nil)
-	for _, p := range known {
+func unknownParameter(name string, takes []parameter) error {
+	names, all := knownHere(takes)
+	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", all)
+	if near := diag.Nearest(name, names); near != "" {
+		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
+	}
+	return e.At(safe(name))
+}
+
+// knownHere returns the names of parameters, and says what may be given with those that have no names of their own.
+func knownHere(takes []parameter) (names []string, all string) {
+	names = make([]string, 0, len(takes))
+	var others []string
+	for _, p := range takes {
 		switch {
 		case p.kind != further:
 			names = append(names, p.name)
@@ -286,11 +297,7 @@ func unknownParameter(name string, known []parameter) error {
 			others = append(others, p.about)
 		}
 	}
-	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", orNone(slices.Concat(names, others)))
-	if near := diag.Nearest(name, names); near != "" {
-		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
-	}
-	return e.At(safe(name))
+	return names, "known here: " + orNone(slices.Concat(names, others))
 }
 
 // fault says what a value must be, "" where it is that.

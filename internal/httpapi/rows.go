@@ -39,7 +39,8 @@ func viewedOrListed() []parameter {
 
 // projectionOrRows is GET /_projections/{name}: the rows of the named form, and what the array form yields.
 func (c *call) projectionOrRows(w http.ResponseWriter) error {
-	named, err := c.api.Projections.IsNamed(c.request.Context(), c.tenant, c.request.PathValue("name"))
+	name := c.request.PathValue("name")
+	named, err := c.api.Projections.IsNamed(c.request.Context(), c.tenant, name)
 	if err != nil {
 		return err
 	}
@@ -48,9 +49,14 @@ func (c *call) projectionOrRows(w http.ResponseWriter) error {
 		refused, takes, handle = viewed(), listed(), (*call).rows
 	}
 	for _, p := range refused {
-		if _, given := c.query[p.name]; given {
+		if _, given := c.query[p.name]; !given {
+			continue
+		}
+		if named {
 			return unknownParameter(p.name, takes)
 		}
+		_, all := knownHere(takes)
+		return j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' has no rows: it is not for each aggregate of a type. Read it with its parameters; %s", name, all).At(p.name)
 	}
 	return handle(c, w)
 }
