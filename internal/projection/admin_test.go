@@ -386,6 +386,45 @@ func TestPreparationsAreGivenUp(t *testing.T) {
 	}
 }
 
+// TestPreparationsWithoutRoom fills what may be posted to an environment while a definition is prepared, and before another one whose index is
+// there already.
+func TestPreparationsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	s.post(t, byColors, true)
+	full := store.Side{Op: store.Put, Space: "projections.head", Key: "head", Value: fmt.Appendf(nil, `{"count":%d,"bytes":1}`, projection.MaxPosted)}
+	if err := s.store.Write(t.Context(), s.tenant, []store.Side{full}); err != nil {
+		t.Fatal(err)
+	}
+	s.build(t)
+	second := strings.Replace(byColors, `"posted"`, `"second"`, 1)
+	for _, definition := range []string{byColors, second} {
+		name := "posted"
+		if definition == second {
+			name = "second"
+			s.post(t, second, true)
+		}
+		s.settle(t)
+		if got := s.shows(t, name); !strings.HasSuffix(got, "failed prepared, "+definition) {
+			t.Fatal(name, got)
+		}
+		p, err := s.views.Describe(t.Context(), s.tenant, name)
+		if err != nil || !strings.Contains(p.Build.Error, "no room for it: The environment has 1000 posted projections") {
+			t.Fatalf("%s: %+v, %v", name, p.Build, err)
+		}
+	}
+
+	// Once there is room, it is posted again.
+	if err := s.store.Write(t.Context(), s.tenant, []store.Side{{Op: store.Delete, Space: full.Space, Key: full.Key}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.post(t, second, true); p.Build == nil || p.Build.Prepared != nil || s.found(t, "second", "red") != 20 {
+		t.Fatalf("%+v", p)
+	}
+}
+
 // TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be built anew, right before the
 // indexes are begun that they need: nobody would ever remove these.
 func TestNothingIsBuiltForWhatHasGone(t *testing.T) {

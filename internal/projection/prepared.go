@@ -112,7 +112,11 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 	if err != nil || failed != "" || !built {
 		return err // the background says what has failed
 	}
-	return s.take(ctx, t, p, store.Side{Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev})
+	err = s.take(ctx, t, p, store.Side{Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev})
+	if noRoom(err) != "" {
+		return nil // the same
+	}
+	return err
 }
 
 // built reports whether the indexes of a prepared definition are built, or why they cannot be.
@@ -187,9 +191,11 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	finish := c.Remove()
 	p.rev = finish.Rev
 	done, failed, err := s.built(ctx, c.Tenant, p)
+	if err == nil && done {
+		err = s.take(ctx, c.Tenant, p, finish)
+		failed = noRoom(err)
+	}
 	switch {
-	case err != nil:
-		return err
 	case failed != "":
 		p.Failed = failed
 		raw, err := json.Marshal(p)
@@ -197,11 +203,19 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 			return err
 		}
 		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(raw, time.Time{})})
-	case !done:
+	case err == nil && !done:
 		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.clock.Now().Add(preparedPause))})
 	default:
-		return s.take(ctx, c.Tenant, p, finish)
+		return err
 	}
+}
+
+// noRoom says that there is no room for a definition among those that are posted, where that is why it could not take its place; else "".
+func noRoom(err error) string {
+	if refused, ok := errors.AsType[*j17.Error](err); ok && refused.Code == j17.CodePayloadTooLarge {
+		return "There was no room for it: " + refused.Message
+	}
+	return ""
 }
 
 // buildOf sums up the builds of indexes; nil where none is known.
