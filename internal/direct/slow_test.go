@@ -104,7 +104,7 @@ func (c *client) read(t *testing.T, n int) {
 	b := make([]byte, 64<<10)
 	var last string
 	for n > 0 || !strings.HasSuffix(last, "\r\n0\r\n\r\n") {
-		got, err := c.Conn.Read(b)
+		got, err := c.Read(b)
 		if err != nil {
 			t.Fatal(err)
 		}
