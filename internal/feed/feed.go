@@ -179,6 +179,8 @@ type Subscriptions struct {
 	nextCheck time.Time
 	// ahead is for how many holdings pages are read ahead.
 	ahead atomic.Int32
+	// aheadEntries is a constant but in tests.
+	aheadEntries int
 
 	// following is held while changes are looked at. since is the number of the last one that was seen.
 	following sync.Mutex
@@ -209,7 +211,7 @@ func New(o Options) *Subscriptions {
 		o.Tenants = 512
 	}
 	s := &Subscriptions{
-		o: o, id: rand.Text(), kinds: map[string]*Kind{}, free: o.AtOnce, thirsty: map[*holding]bool{}, lost: map[reference]int{},
+		o: o, id: rand.Text(), aheadEntries: aheadEntries, kinds: map[string]*Kind{}, free: o.AtOnce, thirsty: map[*holding]bool{}, lost: map[reference]int{},
 		held: map[j17.Tenant]*holding{}, pending: map[j17.Tenant]*pending{}, more: make(chan struct{}, 1),
 	}
 	s.moved.L = &s.mu

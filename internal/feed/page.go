@@ -3,7 +3,6 @@ package feed
 import (
 	"context"
 	"crypto/sha256"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -82,15 +81,16 @@ func (s *Subscriptions) readPage(ctx context.Context, t j17.Tenant, after j17.St
 	return p, err
 }
 
-// readPages reads what follows a position page by page, as far as hand reports true, and up to a number of entries.
+// readPages reads what follows a position page by page, as far as hand reports true, and up to a number of entries. Where these have come the
+// last page does not say that it is the last one.
 func (s *Subscriptions) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, hand func(*page) (more bool)) error {
 	// Rewrites are counted before a page is read: what it has is not older than that.
-	p := &page{after: after, end: after, rewrites: s.o.Store.Rewrites()}
+	p, read := &page{after: after, end: after, rewrites: s.o.Store.Rewrites()}, 0
 	for e, err := range s.o.Store.ReadChanges(ctx, t, after, limit) {
 		if err != nil {
 			return err
 		}
-		if !p.add(e) {
+		if read++; !p.add(e) {
 			continue
 		}
 		if !hand(p) {
@@ -98,8 +98,9 @@ func (s *Subscriptions) readPages(ctx context.Context, t j17.Tenant, after j17.S
 		}
 		p = &page{after: p.end, end: p.end, rewrites: s.o.Store.Rewrites()}
 	}
-	p.last = true
-	hand(p)
+	if p.last = read < limit; p.last || len(p.entries) > 0 {
+		hand(p)
+	}
 	return nil
 }
 
@@ -120,6 +121,10 @@ const aheadTime = time.Second
 // mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up, and a page.
 const mostAhead = 16
 
+// aheadEntries is how many entries are asked of the store at a time while a feed is read ahead. It looks up the more at a time the more are
+// asked for, and the other subscriptions of the tenant wait for it, and the upkeep of the lease.
+const aheadEntries = 128 << 10
+
 // readAhead begins to read what follows a position. It returns nil where that is done for enough others.
 func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.StreamID, seen uint64) *ahead {
 	if s.ahead.Add(1) > mostAhead {
@@ -130,14 +135,19 @@ func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.S
 	ctx, a.cut = context.WithCancel(ctx)
 	go func() {
 		defer close(a.pages)
-		_ = s.readPages(ctx, t, after, math.MaxInt, func(p *page) bool { // who finds no page reads one, and sees the error
-			select {
-			case a.pages <- p:
-				return true
-			case <-ctx.Done():
-				return false
-			}
-		})
+		for more := true; more; {
+			more = false
+			err := s.readPages(ctx, t, after, s.aheadEntries, func(p *page) bool {
+				select {
+				case a.pages <- p:
+					after, more = p.end, !p.last
+				case <-ctx.Done():
+					more = false
+				}
+				return more
+			})
+			more = more && err == nil // who finds no page reads one, and sees the error
+		}
 	}()
 	return a
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,7 +118,7 @@ type pausing struct {
 
 func (p *pausing) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
 	all := p.readings.ReadChanges(ctx, t, after, limit)
-	if limit < math.MaxInt {
+	if limit <= 1024 {
 		return all
 	}
 	p.far.Add(1)
@@ -162,6 +161,31 @@ func TestWhatTakesAWhileIsReadOn(t *testing.T) {
 		pass(t, time.Minute)
 		same(t, "what is handed out", h.all(shop), g.of(shop, "x"))
 	})
+}
+
+// TestReadingAheadInStretches lets a subscription catch up for which the store is asked for some entries at a time, which end with a page, in the
+// middle of one, or with the feed.
+func TestReadingAheadInStretches(t *testing.T) {
+	const events = 8 * 1024
+	for _, some := range []int{1024, 1500, 2048, 3000, 4096, 4097, events - 1024, events} {
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			h.append(shop, events)
+			erase(t, h, "o0", 1)
+			var g heard
+			way := &readings{Store: h.Store}
+			s := h.set(feed.Kind{Batch: 1024, Do: g.take}, func(o *feed.Options) { o.Store = way })
+			s.SetAheadEntries(some)
+			stop := h.run(s)
+			h.subscribe(s, shop, "x", feed.Beginning())
+			pass(t, time.Second)
+			stop()
+			same(t, fmt.Sprint("what is handed out ", some, " at a time"), h.all(shop), g.of(shop, "x"))
+			if n, most := int(way.begun.Load()), 6+events/some; n > most {
+				t.Errorf("%d readings were begun, want %d at most", n, most)
+			}
+		})
+	}
 }
 
 // TestTheEndOfWhatIsReadAhead appends an event while the last page is at work, of which it is known by then that nothing follows it: the event is
