@@ -216,7 +216,7 @@ func memoryFault(limit int64, log string) *sandbox.Fault {
 func lacksMemory(text string) bool {
 	for _, sign := range []string{
 		"heap out of memory", "MemoryError", "NoMemoryError", "failed to allocate memory", "annot allocate memory",
-		"bad_alloc", "eheap_alloc", "out of memory", "cannot map pages", "failed to reserve", "failed to create new OS thread", "Array buffer allocation failed",
+		"bad_alloc", "eheap_alloc", "out of memory", "cannot map pages", "cannot remap pages", "heap memory", "stack memory failed", "failed to reserve", "failed to create new OS thread", "Array buffer allocation failed",
 	} {
 		if strings.Contains(text, sign) {
 			return true
