@@ -31,7 +31,7 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 		parts = [][]byte{bytes.Join(parts, nil)}
 	}
 	for _, part := range parts {
-		if _, err := w.Write(part); err != nil { //nolint:gosec // JSON, never HTML
+		if _, err := w.Write(part); err != nil {
 			return // the client is gone, there is nobody to tell
 		}
 	}

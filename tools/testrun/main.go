@@ -59,9 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	r, code := newReport(stdout, len(alone)+len(whole)+len(all)), 0
 	follow := func(pass *exec.Cmd) {
 		pass.Stderr = stderr
-		failed := len(r.failed)
+		failed, again := len(r.failed), len(r.again)
 		exit := exitCode(r.follow(pass), stderr)
-		if len(r.again) > 0 && len(r.failed) == failed {
+		if len(r.again) > again && len(r.failed) == failed {
 			exit = 0 // nothing has failed but what runs again
 		}
 		code = cmp.Or(exit, code)
