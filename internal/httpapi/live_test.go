@@ -158,10 +158,8 @@ func TestLiveHeartbeats(t *testing.T) {
 		f.write(t, noteB+"/was_written", `{}`)
 		ids := 0
 		for n := range 4 {
-			switch {
-			case n == 2 && ids > 0:
-				t.Errorf("%d heartbeats have an id, and the view was not woken", ids)
-			case n == 2:
+			if n == 2 { // before that, it may have been woken by what was written before it began
+				ids = 0
 				f.write(t, noteA+"/was_written", `{}`) // which changes nothing
 			}
 			begin := time.Now()
@@ -179,7 +177,7 @@ func TestLiveHeartbeats(t *testing.T) {
 			}
 		}
 		if ids != 1 {
-			t.Errorf("%d heartbeats have an id, and the view was woken once", ids)
+			t.Errorf("%d heartbeats have an id, and the view was woken once and nothing had changed", ids)
 		}
 		f.write(t, noteA+"/was_written", `{"text":"x"}`)
 		if ev := c.live(t); ev.id <= first.id {
