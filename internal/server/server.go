@@ -523,9 +523,9 @@ func (s *Server) watchFolder(ctx context.Context, api *httpapi.API, first fs.Fil
 			continue
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			api.Lose()
 			s.options.Logger.ErrorContext(ctx, "the data folder is gone: events are refused from now on. What can still be read can be exported; restart the server once the folder is back",
 				slog.String("folder", s.options.Dir))
-			api.Lose()
 			return
 		}
 	}
