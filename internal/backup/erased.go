@@ -258,6 +258,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 func (s *Service) putErasure(
 	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, there int, tell func(files int),
 ) error {
+	// A file is put when it is full, unless it is there.
 	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At}
 	size := 0
 	put := func() error {
@@ -274,6 +275,8 @@ func (s *Service) putErasure(
 		e.Events, e.Note.Streams, size = nil, nil, 0
 		return err
 	}
+
+	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again.
 	for _, name := range item.Keys {
 		key, ok := j17.ParseKey(name)
 		if !ok {

@@ -45,6 +45,7 @@ type sieve struct {
 
 // inside returns what is in an area, in order, unless its cells have too many points.
 func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
+	// The points of all cells that are in it.
 	const chunk = 1000
 	all := area.Cells()
 	for _, sl := range q.kinds.slots {
@@ -76,6 +77,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 			}
 		}
 	}
+	// In order, and with what entries do not say.
 	slices.SortFunc(rows, func(a, b Found) int { return a.Mark.compare(b.Mark) })
 	for i := range rows {
 		if sl := q.slot(rows[i].Mark.Slot); !sl.plain() {
@@ -139,6 +141,8 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 			if mark.compare(q.after) <= 0 {
 				continue
 			}
+
+			// Whether it is in the area, and now and then how far this is.
 			l, err := readRecord(&items[i])
 			if err != nil {
 				yield(Found{}, err)

@@ -201,6 +201,8 @@ func (f *filling) going() error {
 func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error) {
 	streams := map[string]uint32{}
 	f.more = true
+
+	// Some from each view of the store: who waits for views to end waits for no whole window.
 	for all := 0; f.more && all < min(n, limit) && f.held < f.room/2; {
 		if err := f.going(); err != nil {
 			return 0, err
@@ -217,37 +219,12 @@ func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error)
 				if err != nil {
 					return l.fault(err, from)
 				}
-				if l.note != nil {
-					if f.of.notes {
-						b := f.next()
-						b.references = append(b.references, reference{last.Ms, last.Seq, noStream, uint64(len(b.notes))})
-						b.notes = append(b.notes, bytes.Clone(l.note))
-						f.held += referenceBytes + len(l.note)
-						all++
-					}
-					from = last.Next()
-					continue
+				taken, err := f.entry(l, last, from, streams, limit-all)
+				if err != nil {
+					return err
 				}
-				for i, name := range l.run {
-					id := ahead(last, len(l.run)-1-i)
-					if id.Compare(from) < 0 || all == limit {
-						continue
-					}
-					end := len(name) - versionSuffix - 1
-					if end < 0 || name[end] != 0 || bytes.IndexByte(name[:end], 0) < 0 {
-						return l.fault(errFormat, id)
-					}
-					stream, ok := streams[string(name[:end])]
-					if !ok {
-						stream = uint32(len(f.streams))
-						f.streams = append(f.streams, string(name[:end]))
-						streams[f.streams[stream]] = stream
-						f.held += streamBytes + end
-					}
-					b := f.next()
-					b.references = append(b.references, reference{id.Ms, id.Seq, stream, binary.BigEndian.Uint64(name[end+1:])})
-					f.held += referenceBytes
-					all, found = all+1, found+1
+				if all += taken; l.note == nil {
+					found += taken
 				}
 				from = last.Next()
 			}
@@ -261,6 +238,46 @@ func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error)
 		}
 	}
 	return found, nil
+}
+
+// entry takes what an entry of the feed is about, which ends at last: a note, or those events of a run that stand at a position or behind it, up to most.
+// It returns how many references that are. streams has the numbers of the streams that were met.
+func (f *filling) entry(l *lookup, last, from j17.StreamID, streams map[string]uint32, most int) (n int, err error) {
+	if l.note != nil {
+		if !f.of.notes {
+			return 0, nil
+		}
+		b := f.next()
+		b.references = append(b.references, reference{last.Ms, last.Seq, noStream, uint64(len(b.notes))})
+		b.notes = append(b.notes, bytes.Clone(l.note))
+		f.held += referenceBytes + len(l.note)
+		return 1, nil
+	}
+	for i, name := range l.run {
+		id := ahead(last, len(l.run)-1-i)
+		if id.Compare(from) < 0 || n == most {
+			continue
+		}
+
+		// A stream is named once, and by its number from then on.
+		end := len(name) - versionSuffix - 1
+		if end < 0 || name[end] != 0 || bytes.IndexByte(name[:end], 0) < 0 {
+			return n, l.fault(errFormat, id)
+		}
+		stream, ok := streams[string(name[:end])]
+		if !ok {
+			stream = uint32(len(f.streams))
+			f.streams = append(f.streams, string(name[:end]))
+			streams[f.streams[stream]] = stream
+			f.held += streamBytes + end
+		}
+
+		b := f.next()
+		b.references = append(b.references, reference{id.Ms, id.Seq, stream, binary.BigEndian.Uint64(name[end+1:])})
+		f.held += referenceBytes
+		n++
+	}
+	return n, nil
 }
 
 // next returns the bucket that the next reference belongs to.

@@ -98,6 +98,8 @@ func testLeaves(s *suite) {
 // anything. It returns how many events it was told of.
 func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (found int) {
 	t.Helper()
+
+	// What there is, with its leaf hashes.
 	var all []store.Entry
 	places := []j17.StreamID{{}}
 	for e, err := range f.ReadChanges(t.Context(), tn, j17.StreamID{}, 10_000) {
@@ -119,6 +121,8 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 		}
 		leaves[leaf.Position] = leaf
 	}
+
+	// What is said behind each of it.
 	for i, after := range places {
 		for _, types := range [][]string{nil, {"order"}, {"cart", "none"}, {"order", "cart"}} {
 			for _, limit := range []int{2, 10_000} {
