@@ -41,7 +41,7 @@ func parse(b []byte) (p *request, more bool) {
 	// The whole of the head is there.
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < 0 {
-		return nil, true
+		return nil, plainSoFar(b)
 	}
 	bodyAt := end + len("\r\n\r\n")
 	text := string(b)
@@ -108,6 +108,24 @@ func parse(b []byte) (p *request, more bool) {
 	}
 	p.body.Reset(text[bodyAt:])
 	return p, false
+}
+
+// plainSoFar reports whether what there is of a head may become that of a request to be answered directly. Where it cannot, whoever has sent it may
+// wait for an answer already.
+func plainSoFar(b []byte) bool {
+	line, _, whole := bytes.Cut(b, []byte("\r\n"))
+	if whole && !bytes.HasSuffix(line, []byte(" HTTP/1.1")) {
+		return false
+	}
+	for i, c := range b {
+		switch {
+		case c == '\r' && i+1 < len(b) && b[i+1] != '\n', c == '\n' && (i == 0 || b[i-1] != '\r'):
+			return false
+		case c != '\r' && c != '\n' && (c < ' ' || c > '~'):
+			return false
+		}
+	}
+	return true
 }
 
 // plainPath reports whether a path means itself: no query, nothing that is escaped.

@@ -93,6 +93,8 @@ func unusual() []string {
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET a HTTP/1.1\r\nHost: x\r\n\r\n", "GET //a HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://x/a HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET /a%2Fb HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", "GET /ä HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET  /a HTTP/1.1\r\nHost: x\r\n\r\n", "GET /a HTTP/1.1 \r\nHost: x\r\n\r\n", "GET /a HTTP/1.1\nHost: x\n\r\n\r\n", "\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+		// To these an answer may be expected before an empty line has come: other ends of lines, other versions, a client that begins with TLS.
+		"GET /a HTTP/1.1\nHost: x\n\n", "GET /a HTTP/1.1\r\nHost: x\n\n", "GET /a HTTP/1.1\rHost: x\r\r", "GET /a\r\n", "PING\r\n", "GET /a HTTP/1.0\r\n", "\x16\x03\x01\x02\x00\x01",
 	}
 	for _, field := range []string{
 		"Transfer-Encoding: chunked", "transfer-encoding: identity", "Expect: 100-continue", "Connection: close", "Connection: keep-alive, upgrade",
