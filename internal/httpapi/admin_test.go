@@ -139,7 +139,16 @@ func (a *administration) ops(tb testing.TB, method, target, body string, headers
 // inside asks the internal listener.
 func (f *fixture) inside(tb testing.TB, method, target string, headers ...string) answer {
 	tb.Helper()
-	r := httptest.NewRequestWithContext(tb.Context(), method, target, nil)
+	return f.insideWith(tb, method, target, "", headers...)
+}
+
+// insideWith asks the internal listener with a body.
+func (f *fixture) insideWith(tb testing.TB, method, target, body string, headers ...string) answer {
+	tb.Helper()
+	r := httptest.NewRequestWithContext(tb.Context(), method, target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	for _, h := range headers {
 		name, v, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, v)

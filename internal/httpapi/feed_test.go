@@ -307,6 +307,7 @@ func (f *fixture) stream(tb testing.TB, p *pipes, path string, headers ...string
 	if c.resp.StatusCode != http.StatusOK || c.resp.Header.Get("Content-Type") != "text/event-stream" || c.resp.Header.Get("Content-Encoding") != "" {
 		tb.Fatalf("%s: %d %v", path, c.resp.StatusCode, c.resp.Header)
 	}
+	f.hold(tb, c.resp.Request, answer{c.resp.StatusCode, c.resp.Header, ""}) // what it sends has no end
 	return c
 }
 

@@ -73,11 +73,7 @@ func (c *call) pollChanges(w http.ResponseWriter) error {
 	if c.request.Context().Err() != nil {
 		c.api.Registry.Replication.Disconnected(p.Node.Name)
 	}
-	raw, err := json.Marshal(rep)
-	if err != nil {
-		return err
-	}
-	return c.reply(w, http.StatusOK, raw)
+	return c.answer(w, http.StatusOK, rep)
 }
 
 // maxPoll bounds what a worker may say: the uses of all keys there can be.

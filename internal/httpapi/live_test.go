@@ -278,6 +278,30 @@ const geofenceSpec = `{
 	"projections": {"vans": {"for_each": "note", "sources": {"note": "$key"}, "select": {"text": "$.note.text"}, "index": ["text"]}}
 }`
 
+// TestZones follows which areas have a point.
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, placesSpec)
+		p := f.serve(t)
+		draw := func(south string) string {
+			return f.post(t, "area", 1, "was_drawn", `{"name":"North","area":[{"lat":`+south+`,"lng":-75},{"lat":`+south+`,"lng":-73},{"lat":41,"lng":-74}]}`)
+		}
+		id := draw("40")
+		c := f.stream(t, p, "/area/containing/stream?lat=40.2&lng=-74")
+		if got := []string{c.nextRow(t), c.nextRow(t)}; got[0] != "row "+id || got[1] != "ready" {
+			t.Errorf("%q", got)
+		}
+		draw("40.5")
+		if got := c.nextRow(t); got != "gone "+id {
+			t.Error(got)
+		}
+		draw("40.1")
+		if got := c.nextRow(t); got != "row "+id {
+			t.Error(got)
+		}
+	})
+}
+
 // TestGeofences follows what is around a point: rows come and go as they move.
 func TestGeofences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

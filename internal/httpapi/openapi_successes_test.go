@@ -3,17 +3,12 @@ package httpapi_test
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
-
-// unheldFile lists the successes that no test asks for, most of them of services that belong to a server as a whole. It is there to
-// become shorter.
-const unheldFile = "testdata/unheld.txt"
 
 // succeeded has the successes that answers of tests had.
 var succeeded sync.Map
@@ -51,16 +46,8 @@ func successOf(method, path, status string) string {
 	return method + " " + path + " " + status
 }
 
-// unheld tells where the successes that no answer had are not those of the list.
+// unheld tells of the successes that no answer had.
 func unheld() (complaints []string) {
-	raw, err := os.ReadFile(unheldFile)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	missing, listed := map[string]bool{}, map[string]bool{}
-	for line := range strings.Lines(string(raw)) {
-		listed[strings.TrimSuffix(line, "\n")] = true
-	}
 	for _, of := range []func() (*promise, error){promised.control, promised.instance, promised.headnode, promised.worker} {
 		p, err := of()
 		if err != nil {
@@ -71,21 +58,12 @@ func unheld() (complaints []string) {
 				for status := range operation.Responses.Codes.KeysFromOldest() {
 					success := successOf(strings.ToUpper(method), path, status)
 					if _, found := succeeded.Load(success); !found && strings.HasPrefix(status, "2") {
-						missing[success] = true
+						complaints = append(complaints, success+": no test has this answer, so nothing holds it against the document")
 					}
 				}
 			}
 		}
 	}
-	for _, success := range slices.Sorted(maps.Keys(missing)) {
-		if !listed[success] {
-			complaints = append(complaints, success+": no test has this answer, so nothing holds it against the document")
-		}
-	}
-	for _, success := range slices.Sorted(maps.Keys(listed)) {
-		if !missing[success] {
-			complaints = append(complaints, success+": a test has this answer, or no document describes it: remove the line from "+unheldFile)
-		}
-	}
-	return complaints
+	slices.Sort(complaints)
+	return slices.Compact(complaints)
 }
