@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"j17/internal/decider"
+	"j17/internal/recent"
 	"j17/internal/value"
 
 	"j17"
@@ -22,9 +23,15 @@ type stateKey struct {
 type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
+	// passed are states that were wanted and not kept.
+	passed *recent.Set
 }
 
-const cacheShards = 16
+const (
+	cacheShards = 16
+	// passedShare is which part of the states that there could be room for are remembered when they were not kept.
+	passedShare = 4
+)
 
 type cacheShard struct {
 	mu    sync.Mutex
@@ -35,7 +42,7 @@ type cacheShard struct {
 }
 
 func newCache(limit int64) *cache {
-	c := &cache{seed: maphash.MakeSeed()}
+	c := &cache{seed: maphash.MakeSeed(), passed: recent.New(limit / stateCharge / passedShare)}
 	for i := range c.shards {
 		c.shards[i].limit = limit / cacheShards
 		c.shards[i].byKey = map[stateKey]*list.Element{}
@@ -92,6 +99,14 @@ func (c *cache) put(k stateKey, f *decider.State) {
 	}
 }
 
+// offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads everything once drives
+// nothing out, and leaves no million small objects for the garbage collector to go over.
+func (c *cache) offer(k stateKey, f *decider.State) {
+	if c.passed.Again(c.hash(k)) {
+		c.put(k, f)
+	}
+}
+
 func (s *cacheShard) remove(el *list.Element) {
 	e, _ := s.order.Remove(el).(*entry)
 	delete(s.byKey, e.key)
@@ -110,9 +125,12 @@ func (c *cache) size() (bytes int64, states int) {
 	return bytes, states
 }
 
+// stateCharge is what a state takes beside its data.
+const stateCharge = 256
+
 // measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
 func measure(f *decider.State) int64 {
-	return 256 + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
+	return stateCharge + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
 }
 
 // treeSize returns what the nodes of a tree take beside the text of strings and numbers.

@@ -136,7 +136,7 @@ func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, some []int, r
 		m.e.counts.folded.Add(state.Length)
 		loaded[i].take(state, p)
 		if !p.past && m.d.replaced != nil { // what is of the past, or not deployed, is not for the cache
-			m.e.cache.put(stateKey{m.d.env.tenant, keys[i]}, state)
+			m.e.cache.offer(stateKey{m.d.env.tenant, keys[i]}, state)
 		}
 	}
 	return left

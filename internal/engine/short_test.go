@@ -75,14 +75,20 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 		t.Errorf("the streams with few events were read in %d calls", r.several.Load())
 	}
 
-	// All that was known is served from memory, but for the one that has gone on.
-	before := r.single.Load()
-	loaded, err := m.Load(t.Context(), keys, false)
-	if err != nil {
-		t.Fatal(err)
+	// What was wanted once is not kept, but for the long one. What is wanted again is read together again, and served from memory from then
+	// on, but for the one that has gone on.
+	if n := e.Stats().CacheStates; n != 1 {
+		t.Errorf("%d states are kept of what was wanted once", n)
 	}
-	if n := r.single.Load() - before; n > 1 || r.several.Load() != 1 {
-		t.Errorf("again: %d streams were read, in %d calls together", n, r.several.Load())
+	before := r.single.Load() // of the nine with few events, two may share a place among those wanted before
+	var loaded []engine.Loaded
+	for range 3 {
+		if loaded, err = m.Load(t.Context(), keys, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, states := r.single.Load()-before, e.Stats().CacheStates; n > 6 || r.several.Load() < 2 || states < 5 {
+		t.Errorf("again: %d streams were read, in %d calls together; %d states are kept", n, r.several.Load(), states)
 	}
 	for i := range loaded {
 		if want := fmt.Sprint(lengths[i]); lengths[i] > 0 && string(loaded[i].Data.Get("n").AppendJSON(nil)) != want {

@@ -3,9 +3,11 @@ package projection
 import (
 	"container/list"
 	"errors"
+	"hash/maphash"
 	"sync"
 
 	"j17"
+	"j17/internal/recent"
 )
 
 // errLeft tells that whoever computed a value has gone before it was done.
@@ -29,6 +31,9 @@ type keptValues struct {
 	// once are those that were asked for one time, often the others; the most recently used first.
 	once, often line
 	counts      keptCounts
+	// passed are rows of lists that were computed and not kept.
+	seed   maphash.Seed
+	passed *recent.Set
 
 	// flights are the computations under way.
 	flights map[subject]*flight
@@ -51,17 +56,40 @@ type keptValue struct {
 // keptCounts tell how useful it is to keep values.
 type keptCounts struct{ hits, misses, shared uint64 }
 
-// onceShare is which part of the room is for values that were asked for one time.
-const onceShare = 5
+const (
+	// onceShare is which part of the room is for values that were asked for one time.
+	onceShare = 5
+	// passedShare is which part of the values that there could be room for are remembered when they were not kept.
+	passedShare = 4
+)
 
 func newKeptValues(limit int64) *keptValues {
-	return &keptValues{limit: limit, all: map[subject]*list.Element{}, flights: map[subject]*flight{}}
+	return &keptValues{
+		limit: limit, all: map[subject]*list.Element{}, flights: map[subject]*flight{},
+		seed: maphash.MakeSeed(), passed: recent.New(limit / ownCharge / passedShare),
+	}
 }
 
 // get returns the value that is kept, nil where there is none.
 func (k *keptValues) get(of subject) *Value {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.find(of)
+}
+
+// rows returns the values of rows that are kept, nil where there is none.
+func (k *keptValues) rows(t j17.Tenant, name string, ids []string) []*Value {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	values := make([]*Value, len(ids))
+	for i, id := range ids {
+		values[i] = k.find(subject{t, name, id})
+	}
+	return values
+}
+
+// find is get. The caller holds mu.
+func (k *keptValues) find(of subject) *Value {
 	at := k.all[of]
 	if at == nil {
 		return nil
@@ -106,6 +134,13 @@ func (k *keptValues) put(of subject, v *Value) {
 	k.trim()
 }
 
+// offer is put for a row of a list, one of many and soon computed: it is kept from the second time on.
+func (k *keptValues) offer(of subject, v *Value) {
+	if k.passed.Again(maphash.Comparable(k.seed, of)) {
+		k.put(of, v)
+	}
+}
+
 // trim drops values until the others fit. The caller holds mu.
 func (k *keptValues) trim() {
 	for k.once.used+k.often.used > k.limit {
@@ -140,9 +175,12 @@ func (l *line) take(at *list.Element) *keptValue {
 	return v
 }
 
+// ownCharge is what stands around data.
+const ownCharge = 512
+
 // charge is the memory that a value takes.
 func (v *Value) charge() int64 {
-	const own, source = 512, 96 // what stands around data, and what a source takes beside its texts
+	const own, source = ownCharge, 96 // what a source takes beside its texts
 	n := own + int64(len(v.Data)) + int64(len(v.Sources))*source
 	for _, key := range v.Sources {
 		n += int64(len(key.ID))

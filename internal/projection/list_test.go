@@ -100,6 +100,33 @@ func TestListsByID(t *testing.T) {
 	}
 }
 
+// TestRowsAreKeptFromTheSecondTimeOn lists rows again and again: what was asked for once leaves nothing behind, and from the third time on
+// nothing is computed. A row that is read by itself is kept at once.
+func TestRowsAreKeptFromTheSecondTimeOn(t *testing.T) {
+	f := newFixture(t, shopSpec, projection.Options{})
+	const rows = 10
+	for n := range rows {
+		f.make(t, "order", id(n), fmt.Sprintf(`{"total":%d}`, n))
+	}
+	few := rows / 2 // two that share a place among those asked for before are not kept as soon
+	for n := range 3 {
+		before := f.Stats()
+		f.list(t, projection.ListAsk{Name: "details", Count: rows})
+		after := f.Stats()
+		kept, hits := after.Kept, int(after.Hits-before.Hits)
+		if (kept > few) != (n > 0) || (hits > few) != (n > 1) || kept > rows || hits+int(after.Misses-before.Misses) != rows {
+			t.Errorf("list %d: %d of its rows were kept and %d are", n, hits, kept)
+		}
+	}
+
+	kept := f.Stats().Kept
+	f.make(t, "order", id(rows), `{"total":1}`)
+	f.view(t, projection.Ask{Name: "details", ID: id(rows)})
+	if now := f.Stats().Kept; now != kept+1 {
+		t.Errorf("%d values are kept after one was read by itself, and %d before", now, kept)
+	}
+}
+
 // TestPagesAreBounded: a page of large rows ends early, and the next one goes on.
 func TestPagesAreBounded(t *testing.T) {
 	f := newFixture(t, shopSpec, projection.Options{CacheBytes: 1})

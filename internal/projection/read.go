@@ -177,20 +177,17 @@ func (s *Service) compute(ctx context.Context, r *reading, d *definition, want w
 // rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
 // is taken. What is wrong with one row is its Err. All of them together may cost what one value may.
 func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
-	values := make([]*Value, len(ids))
+	values := s.kept.rows(r.t, d.Name, ids)
 	var missing []int
 	var others []string
 	for i, id := range ids {
-		v := s.kept.get(subject{r.t, d.Name, id})
-		good, err := s.current(ctx, r, d, v)
+		good, err := s.current(ctx, r, d, values[i])
 		if err != nil {
 			return nil, err
 		}
-		if good {
-			values[i] = v
-			continue
+		if !good {
+			missing, others = append(missing, i), append(others, id)
 		}
-		missing, others = append(missing, i), append(others, id)
 	}
 	s.kept.served(len(ids)-len(missing), len(missing))
 	if len(missing) == 0 {
@@ -204,7 +201,7 @@ func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []str
 		}
 		v.Tree = value.Value{}
 		if values[missing[i]] = v; v.Err == nil {
-			s.kept.put(subject{r.t, d.Name, others[i]}, v)
+			s.kept.offer(subject{r.t, d.Name, others[i]}, v)
 		}
 	})
 	return values, err
