@@ -453,7 +453,7 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fs := slowRemoval{vfs.NewMem(), make(chan struct{})}
-		s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+		s := open(t, pebble.Options{Dir: "data", FS: fs.FS, Clock: clock.NewManual(frozenTime())})
 		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: events(key("a"), `1`)}}); err != nil {
 			t.Fatal(err)
 		}

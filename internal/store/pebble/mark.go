@@ -97,7 +97,11 @@ func (m *marks) open() error {
 		return err
 	}
 	for _, f := range m.now.Files {
-		if err := m.compare(&f); err != nil {
+		err := m.compare(&f)
+		if err == nil {
+			err = m.checkEnd(f.Name)
+		}
+		if err != nil {
 			return m.lost(err)
 		}
 		m.files[f.Name] = &f
@@ -196,6 +200,27 @@ func (m *marks) compare(want *markedFile) error {
 	default:
 		return nil
 	}
+}
+
+// checkEnd checks what stands in a log behind what the mark covers, as far as that can be told from a write that was cut short.
+func (m *marks) checkEnd(name string) error {
+	number, ok := logNumber(name)
+	if !ok {
+		return nil
+	}
+	path := m.join(m.dir, name)
+	f, err := m.fs.Open(path, vfs.SequentialReadsOption)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	at, err := damagedAt(f, uint32(number), m.table)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if at >= 0 {
+		return fmt.Errorf("the file %s is damaged at byte %d, and what stands behind it was written later", path, at)
+	}
+	return nil
 }
 
 // checkTotals compares what the store has loaded with what it held when it was closed.

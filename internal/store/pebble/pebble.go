@@ -356,6 +356,10 @@ func (s *Store) load() error {
 		if err := s.upgrade(); err != nil {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
+		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they were synced.
+		if err := s.db.Flush(); err != nil {
+			return fmt.Errorf("begin the log: %w", err)
+		}
 	}
 
 	// What memory answers from then on, and what the background goes on with.
