@@ -186,8 +186,8 @@ func (c *call) drain(w http.ResponseWriter) {
 	_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
 }
 
-// fail answers with an error and logs it if the fault is the server's.
-func (c *call) fail(w http.ResponseWriter, err error) {
+// problem returns what is said of an error that ends a call, and logs and records it if the fault is the server's.
+func (c *call) problem(err error) (*j17.Error, *wire.Problem) {
 	// What is no public error becomes one.
 	e, ok := errors.AsType[*j17.Error](err)
 	switch {
@@ -200,14 +200,40 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 	if e.Code == j17.CodeNoSpec && c.api.Restoring != nil && c.api.Restoring(c.tenant) {
 		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
 	}
-
+	c.failure = e
 	p := problemOf(e.Code)
-	body := wire.Problem{
+	body := &wire.Problem{
 		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
 		Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex, Details: e.Details, Errors: e.Errors,
 	}
+	if p.status < http.StatusInternalServerError || passes(e.Code) {
+		return e, body
+	}
 
-	c.failure = e
+	body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
+	level := slog.LevelError
+	if p.status == http.StatusServiceUnavailable {
+		level = slog.LevelDebug // the state of the server, which it has logged when it came about
+	}
+	c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
+		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
+		slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
+	stack := e.Stack()
+	if stack == "" {
+		stack = string(debug.Stack())
+	}
+	c.reportFault(body.ErrorID, e, err, stack)
+	return e, body
+}
+
+// passes reports whether an error means that nothing is wrong: whoever comes again gets an answer.
+func passes(code j17.Code) bool {
+	return code == j17.CodeBusy || code == j17.CodeStateNotReady || code == j17.CodeIndexNotReady || code == j17.CodeTooManyStreams
+}
+
+// fail answers with an error and logs it if the fault is the server's.
+func (c *call) fail(w http.ResponseWriter, err error) {
+	e, body := c.problem(err)
 	if e.Code == j17.CodePayloadTooLarge {
 		c.api.refusals.note(c, e)
 		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
@@ -215,45 +241,31 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		defer c.drain(w)
 	}
 
-	// What the client is to do; what is the server's fault is recorded.
+	// What the client is to do.
 	h := w.Header()
 	switch {
-	case e.Code == j17.CodeBusy, e.Code == j17.CodeStateNotReady, e.Code == j17.CodeIndexNotReady, e.Code == j17.CodeTooManyStreams:
-		// Nothing is wrong: whoever comes again gets an answer.
+	case passes(e.Code), body.Status == http.StatusServiceUnavailable:
 		h.Set("Retry-After", "1")
-	case p.status >= http.StatusInternalServerError:
-		body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
-		level := slog.LevelError
-		if p.status == http.StatusServiceUnavailable {
-			level = slog.LevelDebug // the state of the server, which it has logged when it came about
-		}
-		c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
-			slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-			slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
-		stack := e.Stack()
-		if stack == "" {
-			stack = string(debug.Stack())
-		}
-		c.reportFault(body.ErrorID, e, err, stack)
-		if p.status == http.StatusServiceUnavailable {
-			h.Set("Retry-After", "1")
-		}
-	case p.status == http.StatusUnauthorized:
+	case body.Status == http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Bearer")
-	case p.status == http.StatusTooManyRequests:
+	case body.Status == http.StatusTooManyRequests:
 		if d, ok := e.Details.(auth.RetryAfter); ok {
 			h.Set("Retry-After", strconv.FormatInt(d.Seconds, 10))
 		}
 	}
 
-	raw := c.redacted(body, func() any {
-		body.Details, body.Errors = nil, nil
-		return body
-	})
+	raw := c.redactedProblem(body)
 	h.Del("Etag")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
-	c.write(w, p.status, raw)
+	c.write(w, body.Status, raw)
+}
+
+func (c *call) redactedProblem(body *wire.Problem) []byte {
+	return c.redacted(body, func() any {
+		body.Details, body.Errors = nil, nil
+		return body
+	})
 }
 
 // redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns the same without

@@ -150,8 +150,13 @@ func (l *living) run(ctx context.Context, events []liveEvent, more bool) {
 		var err error
 		events, more, err = l.look(ctx, changed)
 		for err != nil {
+			if StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable {
+				l.fail(ctx, err)
+				return
+			}
+
 			// It was not its turn: everything may have changed until it is.
-			if StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable || l.pause(ctx, l.now().Add(time.Second)) != nil || l.ended() {
+			if l.pause(ctx, l.now().Add(time.Second)) != nil || l.ended() {
 				return
 			}
 			if l.due(l.now()) && l.beat(l.told) != nil {
@@ -179,6 +184,18 @@ func (l *living) send(events []liveEvent) bool {
 	l.sent = l.now()
 	l.all.sent.Add(uint64(len(events)))
 	return l.flush() == nil && !l.ended()
+}
+
+// fail tells the client why the view cannot be followed any more, as the answer to a request would.
+func (l *living) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil || l.ended() {
+		return // the end of the stream, whatever the view has made of it
+	}
+	_, body := l.call.problem(err)
+	l.put([]byte("event: error\ndata: "))
+	l.put(l.call.redactedProblem(body))
+	l.put([]byte("\n\n"))
+	_ = l.flush() // the stream is at its end
 }
 
 // event writes an event of a view as of a position.

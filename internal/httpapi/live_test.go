@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/httpapi"
 	"j17/internal/spec"
 )
 
@@ -268,6 +270,70 @@ func TestLiveRows(t *testing.T) {
 				t.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
+	})
+}
+
+// TestLiveRowsSayWhyTheyEnd follows a list that becomes too large to be followed, and one that a deployment takes away.
+func TestLiveRowsSayWhyTheyEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newRows(t, liveSpec)
+		p := f.serve(t)
+		ends := func(c *client, code j17.Code) {
+			t.Helper()
+			ev := c.live(t)
+			var body struct {
+				Code   j17.Code
+				Error  string
+				Status int
+			}
+			if err := json.Unmarshal([]byte(ev.data), &body); err != nil || ev.name != "error" || body.Code != code || body.Status != httpapi.StatusOf(code) || body.Error == "" {
+				t.Errorf("%s %.300s, %v", ev.name, ev.data, err)
+			}
+			if rest, err := io.ReadAll(c.body); len(rest) > 0 || err != nil {
+				t.Errorf("behind it: %.100q, %v", rest, err)
+			}
+		}
+
+		// Another spec, without it.
+		deploy := func(text string) {
+			t.Helper()
+			compiled, found := spec.Compile([]byte(text))
+			if compiled == nil {
+				t.Fatal(found)
+			}
+			tenant := j17.TenantOf(f.instance.ID, j17.Prod)
+			f.Engine.Deploy(tenant, compiled, nil)
+			f.Projections.Adopted(t.Context(), tenant)
+		}
+		c := f.stream(t, p, "/_projections/notes/_stream")
+		if got := c.nextRow(t); got != "ready" {
+			t.Error(got)
+		}
+		deploy(strings.Replace(liveSpec, `"notes":`, `"others":`, 1))
+		ends(c, j17.CodeUnknownProjection)
+		deploy(liveSpec)
+
+		// More than goes into it.
+		large := func(n int) string {
+			return f.write(t, fmt.Sprintf("%s%02d/was_written", noteA[:len(noteA)-2], n), `{"text":"`+strings.Repeat("x", 900<<10)+`"}`)
+		}
+		const fit = 9
+		for n := range fit {
+			if large(n) == "" {
+				t.Fatal("a note is not written")
+			}
+		}
+		c = f.stream(t, p, "/_projections/notes/_stream")
+		for range fit {
+			if ev := c.live(t); ev.name != "row" {
+				t.Errorf("%s %.100s", ev.name, ev.data)
+			}
+		}
+		if got := c.nextRow(t); got != "ready" {
+			t.Error(got)
+		}
+		large(fit)
+		ends(c, j17.CodeProjectionLimit)
 	})
 }
 
