@@ -1,4 +1,12 @@
 package index
 
+import "j17/internal/work"
+
 // Hold sets how many ids a question holds in memory.
 func (v *View) Hold(ids int) { v.held = ids }
+
+// Places sets how many places there are for questions that hold many ids, half of them for one tenant.
+func (s *Service) Places(places int64) { s.large = work.NewPool(places, places/2) }
+
+// Many sets how many ids are many.
+func (v *View) Many(ids int) { v.few = ids }

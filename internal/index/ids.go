@@ -6,7 +6,9 @@ import (
 )
 
 const (
-	// mostIDs and mostIDBytes bound the ids that are held in memory: only as many requests hold so many as have turns, see work.Slot.
+	// mostIDs and mostIDBytes bound the ids that are held in memory. Only as many questions at a time as there are places hold more than
+	// fewIDs, see View.room.
+	fewIDs      = 1 << 16
 	mostIDs     = 1 << 20
 	mostIDBytes = 40 << 20
 	// idCost is what it takes to find an id among them, in units of work.
@@ -85,7 +87,8 @@ func newIDs(most int) *ids {
 	return &ids{seed: maphash.MakeSeed(), places: make([]uint64, 1<<10), most: most}
 }
 
-func (s *ids) empty() bool { return len(s.ends) == 0 }
+func (s *ids) len() int    { return len(s.ends) }
+func (s *ids) empty() bool { return s.len() == 0 }
 
 // full reports whether there is no room for another one.
 func (s *ids) full() bool { return len(s.ends) >= s.most || len(s.text) >= mostIDBytes }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/feed"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -100,6 +102,8 @@ type Service struct {
 	reached map[place]reach
 	// waiting has since when events wait for slots that are behind.
 	waiting map[place]time.Time
+	// large has a place for each question that holds many ids in memory.
+	large *work.Pool
 }
 
 // place is an index or a slot of a tenant.
@@ -143,9 +147,11 @@ func New(o Options) *Service {
 	if o.Scrub <= 0 {
 		o.Scrub = scrubEvery
 	}
+	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
 		reached: map[place]reach{}, waiting: map[place]time.Time{},
+		large: work.NewPool(large, large/2),
 	}
 	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})

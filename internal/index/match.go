@@ -129,9 +129,10 @@ func (v *View) eachMatch(b *work.Budget, lists []rows, rest *Range, after string
 		some := newIDs(v.held)
 		err := eachCommon(b, lists, after, func(id string) bool {
 			some.add(id)
-			return !some.full()
+			failed = v.room(b, some.len())
+			return failed == nil && !some.full()
 		})
-		if err == nil && !some.empty() {
+		if err = cmp.Or(err, failed); err == nil && !some.empty() {
 			err = v.each(b, rest.in(v.slot.name), func(key, _ []byte) bool {
 				some.mark(idOf(key))
 				return b.Spend(idCost)
@@ -344,15 +345,17 @@ func (v *View) sorted(b *work.Budget, keys store.Range) (ids []string, err error
 func (v *View) gathered(b *work.Budget, of *Range) (rows, error) {
 	var list many
 	var odd few // those whose ids are no UUIDs, such as singletons
+	var failed error
 	err := v.each(b, of.in(v.slot.name), func(key, _ []byte) bool {
 		if id, ok := uuidOf(key[bytes.LastIndexByte(key, end[0])+len(end):]); ok {
 			list = append(list, id)
+			failed = v.room(b, len(list))
 		} else {
 			odd = append(odd, idOf(key))
 		}
-		return len(list) <= v.held && len(odd) <= fewEntries
+		return failed == nil && len(list) <= v.held && len(odd) <= fewEntries
 	})
-	if err != nil || len(list) > v.held || len(odd) > fewEntries {
+	if err = cmp.Or(err, failed); err != nil || len(list) > v.held || len(odd) > fewEntries {
 		return nil, err
 	}
 	if !b.Spend(sortCost * len(list)) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"j17"
@@ -50,6 +51,12 @@ type View struct {
 	at     j17.StreamID
 	// held is how many ids a question holds in memory: mostIDs.
 	held int
+	// large is where it takes a place for its tenant when it holds few: fewIDs. placed is what it has there.
+	large  *work.Pool
+	few    int
+	tenant string
+	mu     sync.Mutex
+	placed int64
 	// told is given what could not be read, and returns what the reader is told.
 	told func(err error) error
 }
@@ -147,7 +154,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		reached = p
 	}
 	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
-	return &View{moment: m, slot: sl, at: reached, held: mostIDs, told: told}, nil, nil
+	return &View{moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told}, nil, nil
 }
 
 // noticed lets an index be built anew where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
@@ -271,7 +278,30 @@ func (s *Service) Touched(ctx context.Context, t j17.Tenant, types []string, aft
 func (v *View) Position() j17.StreamID { return v.at }
 
 // Close lets go of what the view shows. Further calls do nothing.
-func (v *View) Close() { v.moment.Close() }
+func (v *View) Close() {
+	v.moment.Close()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.placed > 0 {
+		v.large.Give(v.tenant, v.placed)
+		v.placed = 0
+	}
+}
+
+// room takes the place of a question that holds many ids in memory when it holds n, until the view is closed.
+func (v *View) room(b *work.Budget, n int) error {
+	if n != v.few {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.placed > 0 {
+		return nil
+	}
+	var err error
+	v.placed, err = b.Take(v.large, v.tenant, 1, "memory for the rows of such a question")
+	return err
+}
 
 // Row returns a row as the index has it, without what was cut off its entries; false if it is not there.
 func (v *View) Row(id string) (entries []Entry, ok bool, err error) {
@@ -562,8 +592,8 @@ func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
 					if ok = !some.has(f.id); ok {
 						ok, failed = v.isFirst(b, seen, &q, &f)
 					}
-				} else {
-					ok = some.add(f.id)
+				} else if ok = some.add(f.id); ok {
+					failed = v.room(b, some.len())
 				}
 				n += uint64(one(ok))
 				return failed == nil && b.Spend(idCost)

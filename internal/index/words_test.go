@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,4 +153,63 @@ func (h *house) pages(v *index.View, words []string) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// TestQuestionsThatHoldManyRowsTakePlaces has as many questions hold many rows in memory as one environment may: each further one waits until
+// one of them is over, whichever way it holds them.
+func TestQuestionsThatHoldManyRowsTakePlaces(t *testing.T) {
+	const rows = 600
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		events := make([]store.NewEvent, 0, rows)
+		for i := range rows {
+			title := "the"
+			for n := range 15 {
+				title += fmt.Sprintf(" x%d", n*rows+i)
+			}
+			events = append(events, event("item", fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), `{"title":"`+title+`"}`))
+		}
+		h.write(prod, events...)
+		p := h.start(h.disk)
+		defer p.stop()
+		h.ready(p, prod, source{h.disk}.titled())
+		p.Places(2)
+		open := func() *index.View {
+			v, err := p.At(t.Context(), prod, "one", h.end(prod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Many(50)
+			return v
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave()
+
+		some := index.Query{Lanes: [][]index.Range{{index.All(titles, 1).Prefix("x")}}}
+		for name, ask := range map[string]func(*index.View, *work.Budget) (uint64, error){
+			"rows of several entries": func(v *index.View, b *work.Budget) (uint64, error) { return v.Count(b, some) },
+			"rows of many words": func(v *index.View, b *work.Budget) (uint64, error) {
+				return v.CountWords(b, titles, []string{"the", "x"})
+			},
+		} {
+			// It takes a place once, however often it is asked, and waits where there is none: until it is refused, or has left.
+			first, second := open(), open()
+			for range 2 {
+				if n, err := ask(first, plenty()); err != nil || n != rows {
+					t.Errorf("%s: %d, %v", name, n, err)
+				}
+			}
+			if _, err := ask(second, work.New(t.Context(), 1<<40)); j17.CodeOf(err) != j17.CodeBusy {
+				t.Errorf("%s beside another one: %v", name, err)
+			}
+			if _, err := ask(second, work.New(left, 1<<40)); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s of one who has left: %v", name, err)
+			}
+			first.Close()
+			if n, err := ask(second, plenty()); err != nil || n != rows {
+				t.Errorf("%s behind another one: %d, %v", name, n, err)
+			}
+			second.Close()
+		}
+	})
 }

@@ -24,19 +24,29 @@ func (b *Budget) TryHold(p *Pool, tenant string, n int64) bool {
 // Hold is TryHold for who can wait. The request gives its turn on a processor back while it does. The error is one of Busy, about
 // what, or that of the context.
 func (b *Budget) Hold(p *Pool, tenant string, n int64, what string) error {
+	got, err := b.Take(p, tenant, n, what)
+	if err == nil {
+		b.held = append(b.held, holding{p, tenant, got})
+	}
+	return err
+}
+
+// Take is Hold of what the caller gives back to the pool itself: as much as it returns. A budget that is only counted does not wait.
+func (b *Budget) Take(p *Pool, tenant string, n int64, what string) (int64, error) {
+	if got, ok := p.TryTake(tenant, n); ok {
+		return got, nil
+	}
+	if b.ctx == nil {
+		return 0, Busy(what)
+	}
 	b.Rest()
 	waiting, cancel := context.WithTimeout(b.ctx, Wait)
 	defer cancel()
 	got, err := p.Take(waiting, tenant, n)
-	switch {
-	case err == nil:
-		b.held = append(b.held, holding{p, tenant, got})
-		return nil
-	case errors.Is(err, context.DeadlineExceeded) && b.ctx.Err() == nil:
-		return Busy(what)
-	default:
-		return err
+	if errors.Is(err, context.DeadlineExceeded) && b.ctx.Err() == nil {
+		err = Busy(what)
 	}
+	return got, err
 }
 
 // Holds reports whether the request holds anything.

@@ -7,15 +7,16 @@ import (
 )
 
 // Pool is a bounded amount of something that requests need for a while, such as bytes of memory or turns on a processor.
-// Who finds too little left waits. Tenants are served fairly: whoever has least goes first, each tenant's requests in the order
-// in which they came, and no tenant may have more than its share, so that the others never wait for one alone.
+// Who finds too little left waits. Tenants are served fairly: whoever has least goes first, among several the one that has waited longest, each
+// tenant's requests in the order in which they came, and no tenant may have more than its share, so that the others never wait for one alone.
 type Pool struct {
 	size, share int64
 
 	mu   sync.Mutex
 	used int64
-	// queued is how many wait.
+	// queued is how many wait, asked how many have waited so far.
 	queued int
+	asked  uint64
 	// users are the tenants that hold something or wait.
 	users map[string]*user
 }
@@ -28,9 +29,10 @@ type user struct {
 
 // waiter is a request that waits.
 type waiter struct {
-	n     int64
-	ready chan struct{} // closed when it has what it asked for
-	place *list.Element // in the line of its tenant; nil then
+	n      int64
+	number uint64        // in the order in which they came
+	ready  chan struct{} // closed when it has what it asked for
+	place  *list.Element // in the line of its tenant; nil then
 }
 
 // NewPool returns a pool of size units, of which one tenant may have share at a time.
@@ -45,20 +47,40 @@ func (p *Pool) Take(ctx context.Context, tenant string, n int64) (int64, error) 
 	n = min(n, p.share)
 	u, w := p.ask(tenant, n)
 	p.mu.Unlock()
+	if err := p.wait(ctx, tenant, u, w); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// GiveWay is Give and Take at one moment: who waits comes before the tenant that gives. After an error the tenant does not have the n units
+// any more.
+func (p *Pool) GiveWay(ctx context.Context, tenant string, n int64) error {
+	p.mu.Lock()
+	u := p.users[tenant]
+	p.used -= n
+	u.held -= n
+	u, w := p.ask(tenant, n)
+	p.mu.Unlock()
+	return p.wait(ctx, tenant, u, w)
+}
+
+// wait waits until a waiter has what it asked for; a nil one has it. When ctx ends first it leaves the line, and the error is that of ctx.
+func (p *Pool) wait(ctx context.Context, tenant string, u *user, w *waiter) error {
 	if w == nil {
-		return n, nil
+		return nil
 	}
 	select {
 	case <-w.ready:
-		return n, nil
+		return nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leave(tenant, u, w) {
-		return 0, ctx.Err()
+		return ctx.Err()
 	}
-	return n, nil // it came at the last moment
+	return nil // it came at the last moment
 }
 
 // TryTake is Take for who does not wait; false if there is too little.
@@ -75,16 +97,13 @@ func (p *Pool) TryTake(tenant string, n int64) (int64, bool) {
 
 // ask grants n units, or puts a waiter in line for them and returns it.
 func (p *Pool) ask(tenant string, n int64) (*user, *waiter) {
-	u := p.users[tenant]
-	if u == nil {
-		u = new(user)
-		p.users[tenant] = u
-	}
+	u := p.user(tenant)
 	if p.queued == 0 && p.fits(u, n) {
 		p.grant(u, n)
 		return u, nil
 	}
-	w := &waiter{n: n, ready: make(chan struct{})}
+	p.asked++
+	w := &waiter{n: n, number: p.asked, ready: make(chan struct{})}
 	w.place = u.waiting.PushBack(w)
 	p.queued++
 	p.serve()
@@ -92,6 +111,16 @@ func (p *Pool) ask(tenant string, n int64) (*user, *waiter) {
 		return u, nil
 	}
 	return u, w
+}
+
+// user returns a tenant, also one that has nothing yet.
+func (p *Pool) user(tenant string) *user {
+	u := p.users[tenant]
+	if u == nil {
+		u = new(user)
+		p.users[tenant] = u
+	}
+	return u
 }
 
 // leave takes a waiter out of the line; false if it has what it asked for.
@@ -115,6 +144,21 @@ func (p *Pool) Give(tenant string, n int64) {
 	u.held -= n
 	p.drop(tenant, u)
 	p.serve()
+}
+
+// Insist takes n units for a tenant at once, whether there are as many or not: for who cannot go without. Others wait until as many more have
+// been given back.
+func (p *Pool) Insist(tenant string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grant(p.user(tenant), n)
+}
+
+// Wanted reports whether anybody waits.
+func (p *Pool) Wanted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queued > 0
 }
 
 // Used returns how many units are taken.
@@ -144,7 +188,7 @@ func (p *Pool) serve() {
 	for p.queued > 0 {
 		var next *user
 		for _, u := range p.users {
-			if u.waiting.Len() > 0 && u.held+first(u).n <= p.share && (next == nil || u.held < next.held) {
+			if u.waiting.Len() > 0 && u.held+first(u).n <= p.share && (next == nil || u.before(next)) {
 				next = u
 			}
 		}
@@ -158,6 +202,11 @@ func (p *Pool) serve() {
 		p.grant(next, w.n)
 		close(w.ready)
 	}
+}
+
+// before reports whether a tenant that waits is served before another one.
+func (u *user) before(other *user) bool {
+	return u.held < other.held || u.held == other.held && first(u).number < first(other).number
 }
 
 func first(u *user) *waiter {

@@ -3,6 +3,7 @@ package work_test
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -196,4 +197,191 @@ func TestRestingGivesTheTurnBack(t *testing.T) {
 	if !alone.Spend(2*work.HeavyAfter) || p.Used() != 0 {
 		t.Errorf("work without a request has %d turns: %v", p.Used(), alone.Err())
 	}
+}
+
+// TestHeavyRequestsGiveWay lets a request that may do four turns' work meet another one that waits: that one has its turn before the first
+// one ends, and then it goes on.
+func TestHeavyRequestsGiveWay(t *testing.T) {
+	for _, tenant := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := work.NewPool(1, 1)
+			var first, second work.Slot
+			first.Open(p, "a")
+			second.Open(p, tenant)
+			b := work.New(slotted{t.Context(), &first}, 4*work.Turn)
+			if !spend(b, heavy) || p.Used() != 1 {
+				t.Fatalf("it has %d turns: %v", p.Used(), b.Err())
+			}
+
+			// Another one waits, in vain as long as the turn lasts.
+			light := work.New(slotted{t.Context(), &second}, work.Command)
+			done := make(chan int64)
+			go func() {
+				if !spend(light, heavy) {
+					t.Error(light.Err())
+				}
+				at := b.Spent()
+				second.End()
+				done <- at
+			}()
+			synctest.Wait()
+			if !p.Wanted() {
+				t.Fatal("the other one does not wait")
+			}
+
+			// The first one goes on to its end, and gives way on its way.
+			go func() {
+				if !spend(b, 4*work.Turn-heavy) {
+					t.Error(b.Err())
+				}
+			}()
+			if at := <-done; at < work.Turn || at > work.Turn+heavy {
+				t.Errorf("the other one has had its turn when the first one had done %d units; a turn has %d", at, work.Turn)
+			}
+			synctest.Wait()
+			if b.Left() != 0 || p.Used() != 1 {
+				t.Errorf("%d units are left, %d turns are taken", b.Left(), p.Used())
+			}
+			if first.End(); p.Used() != 0 {
+				t.Error("the turn is not given back")
+			}
+		})
+	}
+}
+
+// TestWhoWaitsGoesInBetween lets requests of several tenants work four turns each, in the one turn that there is: none of them has its second
+// one before all had their first.
+func TestWhoWaitsGoesInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := work.NewPool(1, 1)
+		const requests, turns = 4, 4
+		var before work.Slot
+		before.Open(p, "z")
+		if err := before.Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		var wg sync.WaitGroup
+		for i := range requests {
+			var slot work.Slot
+			slot.Open(p, string(rune('a'+i%3)))
+			b := work.New(slotted{t.Context(), &slot}, math.MaxInt64)
+			wg.Go(func() {
+				defer slot.End()
+				for range turns {
+					if !spend(b, work.Turn) {
+						t.Error(b.Err())
+					}
+					order = append(order, i) // one at a time: the others wait
+				}
+			})
+			synctest.Wait()
+		}
+		before.End() // all of them wait by now
+		wg.Wait()
+		for n, i := range order {
+			for other := range requests {
+				if ahead := count(order[:n+1], i) - count(order[:n+1], other); ahead > 2 {
+					t.Fatalf("%d is %d turns ahead of %d: %v", i, ahead, other, order)
+				}
+			}
+		}
+	})
+}
+
+// TestWhoGaveWayGoesOn lets the others never end: who gave way to them goes on when it has waited long enough, beyond what there is, and is
+// not refused, and neither is what else is done for it. Who has not begun yet is.
+func TestWhoGaveWayGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := work.NewPool(1, 1)
+		var slot, other, late work.Slot
+		slot.Open(p, "a")
+		other.Open(p, "b")
+		late.Open(p, "c")
+		b, beside := work.New(slotted{t.Context(), &slot}, 4*work.Turn), work.New(slotted{t.Context(), &slot}, work.Command)
+		if !spend(b, heavy) {
+			t.Fatal(b.Err())
+		}
+		took, refused := make(chan error, 1), make(chan error, 1)
+		go func() { took <- other.Take(t.Context()) }() // and keeps it
+		synctest.Wait()
+		var wg sync.WaitGroup
+		wg.Go(func() { spend(b, 2*work.Turn) })
+		synctest.Wait()
+		wg.Go(func() { spend(beside, heavy) })
+		wg.Wait()
+		if b.Err() != nil || beside.Err() != nil || p.Used() != 2 {
+			t.Errorf("it has ended: %v, %v; %d turns are taken", b.Err(), beside.Err(), p.Used())
+		}
+		if err := <-took; err != nil {
+			t.Error(err)
+		}
+		go func() { refused <- late.Take(t.Context()) }()
+		if err := <-refused; j17.CodeOf(err) != j17.CodeBusy {
+			t.Errorf("who has not begun: %v", err)
+		}
+		other.End()
+		if slot.End(); p.Used() != 0 || p.Wanted() {
+			t.Errorf("%d turns are left taken", p.Used())
+		}
+	})
+}
+
+// TestWhoGaveWayAndLeaves ends a request while it waits for its next turn, and another goroutine of it.
+func TestWhoGaveWayAndLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := work.NewPool(1, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		var slot, other work.Slot
+		slot.Open(p, "a")
+		other.Open(p, "b")
+		b, beside := work.New(slotted{ctx, &slot}, 4*work.Turn), work.New(slotted{ctx, &slot}, work.Command)
+		if !spend(b, heavy) {
+			t.Fatal(b.Err())
+		}
+		go func() { _ = other.Take(t.Context()) }()
+		synctest.Wait()
+		ended := make(chan error, 2)
+		for _, of := range []*work.Budget{b, beside} {
+			go func() {
+				spend(of, 2*work.Turn)
+				ended <- of.Err()
+			}()
+			synctest.Wait()
+		}
+		if len(ended) > 0 || p.Used() != 1 {
+			t.Fatal("it does not wait")
+		}
+		leave()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+		slot.End()
+		if other.End(); p.Used() != 0 || p.Wanted() {
+			t.Errorf("%d turns are left taken", p.Used())
+		}
+	})
+}
+
+// heavy is how many units a request has spent when it surely has a turn.
+const heavy = work.HeavyAfter + 1<<17
+
+// spend takes n units one step after the other, as whoever works does.
+func spend(b *work.Budget, n int) bool {
+	const step = 1 << 10
+	for ; n >= step && b.Spend(step); n -= step {
+		continue
+	}
+	return n < step && b.Spend(n)
+}
+
+func count(all []int, one int) (n int) {
+	for _, i := range all {
+		if i == one {
+			n++
+		}
+	}
+	return n
 }

@@ -12,6 +12,10 @@ import (
 // below it.
 const HeavyAfter = 256 << 10
 
+// Turn is how many units a request works in one turn on a processor while others wait for theirs: less than half a second. Then it gives
+// way to them.
+const Turn = 8 << 20
+
 // Wait is how long a request waits for a turn or for room before it is refused.
 const Wait = 5 * time.Second
 
@@ -29,6 +33,10 @@ type Slot struct {
 	mu    sync.Mutex
 	held  bool
 	ended bool
+	// worked is how many units were done in the turn.
+	worked int64
+	// back is closed when the request has its turn again after it gave way; nil while it does not.
+	back chan struct{}
 }
 
 // Open makes the slot one of a tenant, with turns from a pool. It is called before the slot is used.
@@ -36,7 +44,16 @@ func (s *Slot) Open(pool *Pool, tenant string) { s.pool, s.tenant = pool, tenant
 
 // Take waits for a turn, unless the request has one or has ended. The error is one of Busy, or that of the context.
 func (s *Slot) Take(ctx context.Context) error {
-	if !s.wanted() {
+	wanted, back := s.wanted()
+	for back != nil { // another goroutine of the request waits for it
+		select {
+		case <-back:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		wanted, back = s.wanted()
+	}
+	if !wanted {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, Wait)
@@ -49,18 +66,63 @@ func (s *Slot) Take(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held || s.ended { // meanwhile
-		s.pool.Give(s.tenant, 1)
-		return nil
-	}
-	s.held = true
+	s.keep()
 	return nil
 }
 
-func (s *Slot) wanted() bool {
+func (s *Slot) wanted() (wanted bool, back chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pool != nil && !s.held && !s.ended
+	return s.pool != nil && !s.held && !s.ended, s.back
+}
+
+// keep makes a turn that was taken from the pool the slot's, if it still wants one. The caller holds mu.
+func (s *Slot) keep() {
+	if s.held || s.ended { // meanwhile
+		s.pool.Give(s.tenant, 1)
+		return
+	}
+	s.held, s.worked = true, 0
+}
+
+// work notes that n units are done in the request's turn, which it takes if it has none. Where that has had its units and others wait for
+// theirs, the request gives way and goes on in its next turn. The error is that of Take.
+func (s *Slot) work(ctx context.Context, n int64) error {
+	if err := s.Take(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.worked += n
+	over := s.held && s.worked >= Turn && s.pool.Wanted()
+	if over {
+		s.held, s.back = false, make(chan struct{})
+	}
+	s.mu.Unlock()
+	if !over {
+		return nil
+	}
+	return s.giveWay(ctx)
+}
+
+// giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes on all the same, as
+// one more than there may be: what has worked for so long is not thrown away.
+func (s *Slot) giveWay(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, Wait)
+	defer cancel()
+	err := s.pool.GiveWay(waiting, s.tenant, 1)
+	if err != nil && ctx.Err() == nil {
+		s.pool.Insist(s.tenant, 1)
+		err = nil
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.keep()
+	}
+	close(s.back)
+	s.back = nil
+	return err
 }
 
 // Give gives the turn back, if there is one. It can be taken again.

@@ -39,16 +39,17 @@ type Budget struct {
 	// ctx is nil where nothing but the count ends the budget.
 	ctx context.Context //nolint:containedctx // lives as long as one request
 	err error
-	// slot is the request's turn on a processor, nil where it needs none or has one; spent is what was spent before the budget
-	// was filled last.
+	// slot is the request's turn on a processor, nil where it needs none; spent is what was spent before the budget was filled last.
 	slot  *Slot
 	spent int64
+	// told is what was spent in all when the slot was told last, next what it is when it is time for a look.
+	told, next int64
 	// held is what the request has of pools until Release.
 	held []holding
 }
 
 // New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when HeavyAfter
-// units are spent; one that waits for it in vain ends with the error of the Slot.
+// units are spent, and gives way to others after each Turn; one that waits for its first turn in vain ends with the error of the Slot.
 func New(ctx context.Context, limit int64) *Budget {
 	b := &Budget{ctx: ctx, slot: slotOf(ctx)}
 	b.Renew(limit)
@@ -66,10 +67,10 @@ func Counted(limit int64) *Budget {
 func (b *Budget) Renew(limit int64) {
 	b.spent += b.Spent()
 	b.limit, b.left, b.err = limit, limit, nil
-	b.mark = max(0, limit-lookEvery)
-	if b.slot != nil && b.spent >= HeavyAfter {
-		b.mark = limit // the next step takes a turn
+	if b.next == 0 {
+		b.next = lookEvery
 	}
+	b.mark = max(0, limit-max(0, b.next-b.spent)) // however often it is filled
 }
 
 // Spend takes n units, which is not negative, from what is left, and reports whether there were as many. When it reports
@@ -90,8 +91,9 @@ func (b *Budget) look() bool {
 		b.err = j17.Errorf(j17.CodeWorkLimit, "The request would take more work than the %d units that it may", b.limit)
 	case b.ctx != nil && b.ctx.Err() != nil:
 		b.err = b.ctx.Err()
-	case b.slot != nil && b.spent+b.Spent() >= HeavyAfter && b.turn() != nil:
+	case b.slot != nil && b.turn() != nil:
 	default:
+		b.next = b.spent + b.Spent() + lookEvery
 		b.mark = max(0, b.left-lookEvery)
 		return true
 	}
@@ -99,23 +101,22 @@ func (b *Budget) look() bool {
 	return false
 }
 
-// turn waits for a turn on a processor.
+// turn has a heavy request work in a turn on a processor, for which it waits.
 func (b *Budget) turn() error {
-	if b.err = b.slot.Take(b.ctx); b.err == nil {
-		b.slot = nil
+	all := b.spent + b.Spent()
+	if all < HeavyAfter {
+		return nil
 	}
+	b.err = b.slot.work(b.ctx, all-b.told)
+	b.told = all
 	return b.err
 }
 
 // Rest gives the turn back that the request may hold, before it waits for something that others may hold who wait for a turn. The
 // budget takes it again when it is spent from.
 func (b *Budget) Rest() {
-	if b.ctx == nil {
-		return
-	}
-	if s := slotOf(b.ctx); s != nil {
-		s.Give()
-		b.slot = s
+	if b.slot != nil {
+		b.slot.Give()
 	}
 }
 
