@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"j17/internal/control"
 	"j17/internal/deploy"
 	"j17/internal/httpapi"
+	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/usage"
 	"j17/internal/worker"
@@ -459,6 +461,41 @@ func TestUsageOverHTTP(t *testing.T) {
 	}
 	p.must(t, 400, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-15&to=2023-11-14", "")
 	p.must(t, 400, "GET", "/api/instances/"+p.instance.ID+"/usage?from=0001-01-01", "")
+}
+
+// TestUsageOfASingletonCalledWithin writes to an aggregate at the path where places are asked for elsewhere: that is a write, and a key that only
+// reads is refused before anything is counted.
+func TestUsageOfASingletonCalledWithin(t *testing.T) {
+	p := newPlane(t, func(o *httpapi.Options) {
+		compiled, found := spec.Compile([]byte(`{"agent_types":["user"],"singletons":["within"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{},"handler":[]}}}}}`))
+		if compiled == nil {
+			t.Fatal(found)
+		}
+		app, _ := o.Registry.Instances.ByName("app")
+		o.Engine.Deploy(j17.TenantOf(app.ID, j17.Prod), compiled, nil)
+	})
+	events := `{"events":[{"type":"was_written","data":{}}],` + actor + `}`
+	for _, c := range []struct {
+		method, target, key string
+		status              int
+	}{
+		{"POST", "/note/within", p.key, 201},
+		{"POST", "/note/within?dry_run=true", p.key, 200}, // a read, as everywhere
+		{"POST", "/note/within", p.reader(t), 403},
+		{"GET", "/note/within", p.key, 200},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, "http://app.j17.example"+c.target, strings.NewReader(events))
+		r.Header.Set("Authorization", "Bearer "+c.key)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		if p.handler.ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("%s %s: %d %s", c.method, c.target, w.Code, w.Body)
+		}
+	}
+	got := fmt.Sprint(p.must(t, 200, "GET", "/api/instances/"+p.instance.ID+"/usage?from=2023-11-14&to=2023-11-14", "")["days"])
+	if got != "[map[date:2023-11-14 environment:prod events:0 reads:2 requests:3 storage_bytes:0]]" {
+		t.Error(got)
+	}
 }
 
 func TestErrorLookup(t *testing.T) {

@@ -74,6 +74,9 @@ func (c *call) askHaving(a *place.Ask) error {
 	return err
 }
 
+// withinPath is where points in an area are asked for.
+const withinPath = "/{type}/within"
+
 // within is GET /{type}/within: the points in an area.
 func (c *call) within(w http.ResponseWriter) error {
 	return c.places(w, inside(), c.askInside)
@@ -215,11 +218,9 @@ func readPolygon(v string) (geo.Area, error) {
 
 // places answers a question about places.
 func (c *call) places(w http.ResponseWriter, takes []parameter, read func(*place.Ask) error) error {
-	// A singleton of that name, of a spec that has no places, is an aggregate like any other.
 	r := c.request
 	a := &place.Ask{Type: r.PathValue("type"), Count: c.number("count", defaultCount), Start: c.query["start"]}
-	word := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	if sp := c.api.Engine.Spec(c.tenant); sp != nil && sp.IDs.IsSingleton(word) {
+	if word := c.placeWord(); c.isSingleton(word) {
 		r.SetPathValue("id", word)
 		return c.unplaced(w)
 	}
@@ -251,6 +252,17 @@ func (c *call) places(w http.ResponseWriter, takes []parameter, read func(*place
 		}
 	}
 	return c.pageOfPlaces(w, append(b, ']'), page, typeJSON)
+}
+
+// placeWord is the word for places at which a path ends.
+func (c *call) placeWord() string {
+	return c.request.URL.Path[strings.LastIndexByte(c.request.URL.Path, '/')+1:]
+}
+
+// isSingleton reports whether a word for places is that of a singleton, of a spec that has no places: an aggregate like any other.
+func (c *call) isSingleton(word string) bool {
+	sp := c.api.Engine.Spec(c.tenant)
+	return sp != nil && sp.IDs.IsSingleton(word)
 }
 
 // unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a key that may.
