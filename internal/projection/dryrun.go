@@ -210,10 +210,10 @@ func reason(err error) string {
 
 // rows makes rows, all of them anew. What is too much for all of them together is made one by one.
 func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
-	values := make([]*Value, len(ids))
-	err := t.s.each(ctx, r, d, work.New(ctx, maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
+	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
+	err := t.s.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
 	switch {
-	case j17.CodeOf(err) == j17.CodeWorkLimit && len(ids) > 1:
+	case crowded(b, len(ids)):
 		for i := range ids {
 			one, err := t.rows(ctx, r, d, ids[i:i+1])
 			if err != nil {

@@ -3,6 +3,7 @@ package projection
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,8 @@ const (
 	maxListBytes = 8 << 20
 	// maxListSources is how many aggregates are read for them.
 	maxListSources = 50_000
+	// maxListWork is what computing them may cost, in units of package work, beside folding states.
+	maxListWork = work.Replay
 	// firstRows and mostRows are how many rows are computed side by side: first a few, to see how large they are.
 	firstRows, mostRows = 16, 256
 )
@@ -190,8 +193,11 @@ type page struct {
 	d     *definition
 	list  string
 	count int
-	// bytes and sources are what the rows so far have and were made of.
+	// bytes and sources are what the rows so far have and were made of, work is what they took.
 	bytes, sources int
+	work           int64
+	// budget is that of some rows, one after the other.
+	budget *work.Budget
 }
 
 // fill computes the rows of a page: scan returns up to limit places of rows after one, fewer only at the end.
@@ -205,20 +211,13 @@ func (g *page) fill(ctx context.Context, after string, scan func(after string, l
 		}
 		more := len(some) > limit
 		full, err := g.add(ctx, l, some[:min(len(some), limit)], &after)
-		if j17.CodeOf(err) == j17.CodeWorkLimit && limit > 1 {
-			// So many rows are too much at a time.
-			if full, step = len(l.Rows) > 0, max(limit/4, 1); !full {
-				continue
-			}
-			err = nil
-		}
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case !more && !full:
 			return l, nil
-		case full || len(l.Rows) >= g.count:
+		case full || len(l.Rows) >= g.count || g.work >= maxListWork && len(l.Rows) > 0:
 			l.Next = cursorTo(g.list, after)
 			return l, nil
 		}
@@ -242,7 +241,7 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 	for i := range some {
 		ids[i] = some[i].id
 	}
-	values, err := g.s.rows(ctx, g.at, g.d, ids)
+	values, err := g.values(ctx, ids)
 	if err != nil {
 		return false, err
 	}
@@ -262,7 +261,42 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err})
 		*after = some[i].place
 	}
-	return false, nil
+	return len(values) < len(some), nil
+}
+
+// values computes rows, as many as the page may take work for, but one at least. What is too much work for some rows together is computed
+// fewer at a time, so that what a row shows does not depend on those beside it.
+func (g *page) values(ctx context.Context, ids []string) (values []*Value, err error) {
+	if g.budget == nil {
+		g.budget = work.New(ctx, maxWork)
+	}
+	for step := len(ids); len(values) < len(ids) && (len(values) == 0 || g.work < maxListWork); {
+		left := ids[len(values):]
+		some := left[:min(step, len(left))]
+		g.budget.Renew(maxWork)
+		more, err := g.s.rows(ctx, g.budget, g.at, g.d, some)
+		g.work += g.budget.Spent()
+		if err != nil && (j17.CodeOf(err) != j17.CodeWorkLimit || len(some) == 1) {
+			return nil, err
+		}
+		if err != nil {
+			more = nil
+		} else if at := slices.IndexFunc(more, worn); at >= 0 && crowded(g.budget, len(some)) {
+			more = more[:at]
+		}
+		if values, step = append(values, more...), 4*step; len(more) == 0 { //nolint:mnd // in a few steps
+			step = max(len(some)/4, 1) //nolint:mnd // the same
+		}
+	}
+	return values, nil
+}
+
+// worn reports whether a value took more work than there was.
+func worn(v *Value) bool { return j17.CodeOf(v.Err) == j17.CodeWorkLimit }
+
+// crowded reports whether some rows together have used up a budget that would do for one of them alone.
+func crowded(b *work.Budget, rows int) bool {
+	return rows > 1 && j17.CodeOf(b.Err()) == j17.CodeWorkLimit
 }
 
 // rowsByID returns up to limit aggregates of the projection's type after one, in order of their ids. Those that came after the reading's

@@ -69,12 +69,15 @@ func readsOthers(d *definition) bool {
 	return false
 }
 
-// indexRows returns where rows stand in the indexes of a projection, each as of the reading's moment.
+// indexRows returns where rows stand in the indexes of a projection, each as of the reading's moment. What is too much work for all of them
+// together is computed one by one.
 func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
 	all := make([]index.Row, len(ids))
 	var failed error
+	tooMuch := false
 	err := s.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages, func(e *evaluation, i int, of *row) {
 		all[i].ID = ids[i]
+		tooMuch = tooMuch || len(ids) > 1 && j17.CodeOf(of.err) == j17.CodeWorkLimit
 		entries, err := e.entries(of)
 		switch {
 		case j17.CodeOf(err) == j17.CodeAggregateNotFound:
@@ -89,7 +92,17 @@ func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids 
 		all[i].Entries = entries
 		all[i].Sources = slices.DeleteFunc(slices.Clone(of.read), func(key j17.Key) bool { return key == own })
 	})
-	if len(ids) == 1 && j17.CodeOf(err) == j17.CodeWorkLimit {
+	switch {
+	case tooMuch || len(ids) > 1 && j17.CodeOf(err) == j17.CodeWorkLimit:
+		for i := range ids {
+			one, err := s.indexRows(ctx, r, d, ids[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			all[i] = one[0]
+		}
+		return all, nil
+	case j17.CodeOf(err) == j17.CodeWorkLimit:
 		return []index.Row{{ID: ids[0], Entries: nullEntries(d)}}, nil
 	}
 	return all, errors.Join(err, failed)

@@ -77,7 +77,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 		if err != nil || full {
 			return l, err
 		}
-		if batch = batch[:0]; looked >= maxNear || found.ID == "" {
+		if batch = batch[:0]; looked >= maxNear || g.work >= maxListWork || found.ID == "" {
 			l.Next = cursorTo(g.list, textOfMark(found.Mark))
 			return l, nil
 		}
@@ -92,7 +92,7 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 	for i := range batch {
 		ids[i] = batch[i].ID
 	}
-	values, err := g.s.rows(ctx, g.at, g.d, ids)
+	values, err := g.values(ctx, ids)
 	if err != nil {
 		return false, err
 	}
@@ -118,7 +118,10 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance})
 		l.last = textOfMark(batch[i].Mark)
 	}
-	return false, nil
+	if full = len(values) < len(batch); full {
+		l.Next = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark))
+	}
+	return full, nil
 }
 
 // fieldSteps are the ways to the fields of the plan's equalities in the data of a row.

@@ -175,8 +175,9 @@ func (s *Service) compute(ctx context.Context, r *reading, d *definition, want w
 }
 
 // rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
-// is taken. What is wrong with one row is its Err. All of them together may cost what one value may.
-func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
+// is taken. What is wrong with one row is its Err. All of them together may cost what b has: where that is not enough for several, some of them
+// or all have CodeWorkLimit for it.
+func (s *Service) rows(ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values := s.kept.rows(r.t, d.Name, ids)
 	var missing []int
 	var others []string
@@ -194,7 +195,7 @@ func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []str
 		return values, nil
 	}
 
-	err := s.each(ctx, r, d, work.New(ctx, maxWork), others, d.Stages, func(e *evaluation, i int, of *row) {
+	err := s.each(ctx, r, d, b, others, d.Stages, func(e *evaluation, i int, of *row) {
 		v := e.value(of)
 		if v.Err == nil {
 			v.Names, v.Err = r.m.Names(ctx, v.Key)
@@ -204,6 +205,9 @@ func (s *Service) rows(ctx context.Context, r *reading, d *definition, ids []str
 			s.kept.offer(subject{r.t, d.Name, others[i]}, v)
 		}
 	})
+	if len(others) == 1 && j17.CodeOf(err) == j17.CodeWorkLimit {
+		values[missing[0]], err = &Value{Key: j17.Key{Type: d.ForEach, ID: others[0]}, At: r.m.At(), Err: err}, nil
+	}
 	return values, err
 }
 
