@@ -82,13 +82,10 @@ func (f *fixture) put(tb testing.TB, to j17.Tenant, id, typ string, n int) {
 // await runs do until it succeeds, which others bring about.
 func await(t *testing.T, what string, do func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for !do() {
-		if ctx.Err() != nil {
+	for late := time.Now().Add(patience); !do(); runtime.Gosched() {
+		if time.Now().After(late) {
 			t.Fatal(what)
 		}
-		runtime.Gosched()
 	}
 }
 

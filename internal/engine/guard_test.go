@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"j17"
 	"j17/internal/decider"
@@ -243,7 +242,7 @@ func TestLengthsOfSeveral(t *testing.T) {
 	f.DeploySource(t, purseSpec)
 	f.Post(t, "purse/a/was_filled", enginetest.Body(`{"n":1}`))
 	f.Post(t, "purse/b/was_filled", enginetest.Body(`{"n":1}`))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := enginetest.Command(t, "purse/a/was_moved", enginetest.Body(`{"n":1,"to":"c"}`))
 	second := enginetest.Command(t, "purse/b/was_moved", enginetest.Body(`{"n":1,"to":"c"}`)).Writes[0]

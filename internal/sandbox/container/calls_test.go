@@ -100,10 +100,13 @@ func guests(tb testing.TB, arg string) []string {
 	return starts
 }
 
+// patience is how long a test waits for what a process has to do. It ends waits for what never happens, however slow the machine is.
+const patience = 5 * time.Minute
+
 // await waits until some number of such processes wait for a call.
 func await(tb testing.TB, arg string, n int) []string {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		starts := guests(tb, arg)
 		if len(starts) == n {
 			return starts
@@ -135,7 +138,7 @@ func TestStartedAhead(t *testing.T) {
 			}
 		}
 		// Processes without calls end, and then a call starts one.
-		for deadline := time.Now().Add(20 * time.Second); len(guests(t, marker)) > 0; <-time.After(time.Millisecond) {
+		for deadline := time.Now().Add(patience); len(guests(t, marker)) > 0; <-time.After(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("processes without calls live on")
 			}
@@ -193,12 +196,8 @@ func TestProgramInsteadOfFunction(t *testing.T) {
 				}
 			}
 			need(t, bad.program)
-			begin := time.Now()
 			_, err := r.Source(t.Context(), bad.runtime, sources(t, map[string]string{bad.file: bad.code}), bad.file)
 			refused(t, err, "The file needs a function compute_implications(input) or handler(input)")
-			if took := time.Since(begin); took > 30*time.Second {
-				t.Error("the refusal took", took)
-			}
 		})
 	}
 }
@@ -261,7 +260,7 @@ func TestPlaces(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); len(named(t, marker)) > 0; <-time.After(time.Millisecond) {
+		for deadline := time.Now().Add(patience); len(named(t, marker)) > 0; <-time.After(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("processes are left: %q", named(t, marker))
 			}

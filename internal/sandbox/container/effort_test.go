@@ -1,7 +1,9 @@
 package container_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,14 +29,9 @@ func TestProcessorTimeDecides(t *testing.T) {
 				t.Error(got)
 			}
 		}
-		if fault := fails(t, f, `{"do":"spin"}`, sandbox.Timeout); fault.Detail != "the call took more than 200ms of processor time" {
-			t.Error(fault.Detail)
-		}
+		spun(t.Context(), t, f, "200ms")
 		// A replay has its own limit, and tells that one.
-		_, err = f.Call(sandbox.ForReplay(t.Context()), []byte(`{"do":"spin"}`))
-		if fault, ok := errors.AsType[*sandbox.Fault](err); !ok || fault.Kind != sandbox.Timeout || fault.Detail != "the call took more than 2s of processor time" {
-			t.Error(err)
-		}
+		spun(sandbox.ForReplay(t.Context()), t, f, "2s")
 		// Naps take nothing from what the calls for a command have together, which four of them would otherwise use up.
 		command := sandbox.ForCommand(t.Context())
 		for range 3 {
@@ -43,4 +40,20 @@ func TestProcessorTimeDecides(t *testing.T) {
 			}
 		}
 	})
+}
+
+// spun makes a call that does nothing but use the processor, until it is ended for having used so much of it. Where the processor has hardly
+// any time for it, the clock ends it before, which is as right.
+func spun(ctx context.Context, t *testing.T, f sandbox.Function, limit string) {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		_, err := f.Call(ctx, []byte(`{"do":"spin"}`))
+		fault, ok := errors.AsType[*sandbox.Fault](err)
+		if ok && fault.Kind == sandbox.Timeout && fault.Detail == "the call took more than "+limit+" of processor time" {
+			return
+		}
+		if !ok || fault.Kind != sandbox.Timeout || !strings.HasPrefix(fault.Detail, "no answer came within ") || tries == 50 {
+			t.Fatalf("%d tries: %v", tries, err)
+		}
+	}
 }
