@@ -75,7 +75,8 @@ func (f *Front) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends listening. Requests that are there are still answered; their connections end after them, and all others at once.
+// Close ends listening. Requests that are there are still answered; their connections end after them, and all others at once, half a request
+// or not.
 func (f *Front) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,6 +246,9 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 		case pieces == 1:
 			c.readBy = now().Add(c.front.server.ReadHeaderTimeout)
 			_ = c.SetReadDeadline(c.readBy) // a connection that has ended says so when it is read
+			if c.front.ended() {
+				return nil, nil // who ends the server may have set a deadline before
+			}
 		}
 	}
 }

@@ -113,3 +113,58 @@ func (c *client) read(t *testing.T, n int) {
 		last = last[max(0, len(last)-16):]
 	}
 }
+
+// halting is a connection that does something when its first bytes are there, before who reads them hears of it.
+type halting struct {
+	*conn
+	then func()
+}
+
+// Read implements net.Conn.
+func (h *halting) Read(b []byte) (int, error) {
+	n, err := h.conn.Read(b)
+	if n > 0 {
+		h.then()
+	}
+	return n, err
+}
+
+// TestHalfARequestIsNotWaitedFor ends a server right when the first half of a request comes, or a while later.
+func TestHalfARequestIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"at the same moment", "later"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var clk clock.System
+				server := &http.Server{
+					ReadHeaderTimeout: time.Minute, IdleTimeout: time.Hour,
+					BaseContext: func(net.Listener) context.Context { return t.Context() },
+					ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+				}
+				l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+				front := direct.Before(l, server, func(string, string) bool { return true })
+				here, there := net.Pipe()
+				there = &halting{&conn{Conn: there}, func() {
+					if when == "at the same moment" {
+						_ = front.Close()
+					}
+				}}
+				l.next <- there
+				if _, err := here.Write([]byte(get("/")[:10])); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				began := clk.Now()
+				if err := front.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if waited := clk.Now().Sub(began); waited > 0 {
+					t.Errorf("it waited for %v", waited)
+				}
+				if _, err := here.Read(make([]byte, 1)); err == nil {
+					t.Error("half a request was answered")
+				}
+			})
+		})
+	}
+}

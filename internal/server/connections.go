@@ -32,8 +32,10 @@ type connections struct {
 	// long is how many bytes of long headers are held, up to mostLong.
 	long, mostLong atomic.Int64
 
-	mu        sync.Mutex
-	open      map[*connection]struct{}
+	mu   sync.Mutex
+	open map[*connection]struct{}
+	// ended is set when no more are let in.
+	ended     bool
 	byAddress map[netip.Addr]int // by what auth.Network returns
 	// crowded is set when connections have been closed for want of room, until there is much room again.
 	crowded bool
@@ -136,6 +138,9 @@ func (c *connections) admit(tcp *net.TCPConn) *connection {
 	n.idle.Store(math.MinInt64 + c.uses.Add(1))
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		return nil
+	}
 	most := c.most()
 	if share := max(most/addressShare, 1); n.from.IsValid() && c.byAddress[n.from] >= share {
 		if !c.evict(max(share/evictShare, 1), n.from) {
@@ -209,6 +214,20 @@ func (c *connections) evict(n int, from netip.Addr) bool {
 			slog.Int("connections", len(c.open)), slog.Int("descriptors", c.limit()))
 	}
 	return closed > 0
+}
+
+// end closes the connections on which no request has come whole yet, and lets no more in: nothing was promised to their clients. net/http would
+// wait for the first request of each; it does not wait for a later one.
+func (c *connections) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for conn := range c.open {
+		if at := conn.idle.Load(); at < 0 && conn.idle.CompareAndSwap(at, 0) {
+			c.forget(conn)
+			_ = conn.TCPConn.Close()
+		}
+	}
 }
 
 // forget no longer counts a connection. c.mu is held.

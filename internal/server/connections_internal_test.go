@@ -106,6 +106,42 @@ func TestUnusedConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsForHalfARequest ends the connections whose first request has not come, or only a part of it, while others are used.
+func TestNobodyWaitsForHalfARequest(t *testing.T) {
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	c := newCounted(t, 40, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(begun)
+			<-proceed
+		}
+		answerOK(w, r)
+	})
+	silent, half := c.dial(t), c.dial(t)
+	_, _ = fmt.Fprint(half, "POST / HTTP/1.1\r\nHost: x\r\nContent-Le")
+	used, slow := c.dial(t), c.dial(t)
+	_, _ = fmt.Fprint(slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-begun // connections are accepted one after the other
+	if got := used.get(); got != http.StatusNoContent {
+		t.Fatal(got)
+	}
+
+	c.end()
+	if n := c.count(); n != 2 {
+		t.Errorf("%d connections are open, want those two that had a request", n)
+	}
+	for _, closed := range []*client{silent, half, c.dial(t)} {
+		if got := closed.status(); got != 0 {
+			t.Errorf("a connection without a request is answered %d", got)
+		}
+	}
+	close(proceed)
+	for _, open := range []int{slow.status(), used.get()} { // the second is net/http's to close
+		if open != http.StatusNoContent {
+			t.Errorf("a connection that had a request is answered %d", open)
+		}
+	}
+}
+
 // TestTheLimitOfDescriptorsIsReadAgain lowers it while connections are open.
 func TestTheLimitOfDescriptorsIsReadAgain(t *testing.T) {
 	c := newCounted(t, 200, answerOK)

@@ -469,7 +469,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	<-failed.Done()
 
-	// Let requests end. Those that do not have to: their contexts end, and their connections are closed under them.
+	// Let requests end, but for those of which only a part has come. Those that do not end: their contexts do, and their connections are closed
+	// under them.
 	api.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
@@ -581,7 +582,7 @@ func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Han
 	if _, plain := l.(*watched); plain {
 		longest = httpapi.LongestHeader
 	}
-	return &http.Server{
+	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
@@ -593,4 +594,6 @@ func (s *Server) httpServer(requests context.Context, l net.Listener, h http.Han
 		ConnContext:       httpapi.ConnContext,
 		ConnState:         s.connections.observe,
 	}
+	server.RegisterOnShutdown(s.connections.end)
+	return server
 }
