@@ -113,3 +113,14 @@ func TestNoPlaceIsBusy(t *testing.T) {
 		}
 	})
 }
+
+// TestAContainerThatEndsAtOnceHasStarted has runc write down the process and end right after it was looked for.
+func TestAContainerThatEndsAtOnceHasStarted(t *testing.T) {
+	for name, writes := range map[string]bool{"with a process": true, "without one": false} {
+		over := false
+		pid, err := written(t.Context(), func() bool { over = true; return true }, func() (int, bool) { return 7, over && writes })
+		if writes != (err == nil && pid == 7) {
+			t.Errorf("%s: %d, %v", name, pid, err)
+		}
+	}
+}

@@ -154,14 +154,26 @@ func (d *runc) prepare(j *job) (*launch, error) {
 func (d *runc) waitFor(pidFile string, cmd *exec.Cmd) (int, error) {
 	ctx, cancel := context.WithTimeout(d.runner.life, startTimeout)
 	defer cancel()
+	ended := func() bool { return cmd.Process.Signal(syscall.Signal(0)) != nil }
+	return written(ctx, ended, func() (int, bool) {
+		text, err := os.ReadFile(pidFile) //nolint:gosec // a file that this driver has named
+		if err != nil {
+			return 0, false
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid, err == nil
+	})
+}
+
+// written reads a process id until it is there, or who is to write it has ended without.
+func written(ctx context.Context, ended func() bool, read func() (pid int, found bool)) (int, error) {
 	var real clock.System
 	for {
-		if text, err := os.ReadFile(pidFile); err == nil { //nolint:gosec // a file that this driver has named
-			if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
-				return pid, nil
-			}
+		over := ended() // asked first: a container that does little has ended by the next look
+		if pid, found := read(); found {
+			return pid, nil
 		}
-		if cmd.Process.Signal(syscall.Signal(0)) != nil && ctx.Err() == nil {
+		if over && ctx.Err() == nil {
 			return 0, errors.New("runc did not start the container")
 		}
 		if err := real.Wait(ctx, real.Now().Add(2*time.Millisecond)); err != nil {
