@@ -1,3 +1,5 @@
+//go:build !race
+
 package listener_test
 
 import (
@@ -34,7 +36,8 @@ func (s *searches) Write(ctx context.Context, t j17.Tenant, sides []store.Side, 
 }
 
 // TestASearchForWhatWaitsCostsWhatItMay lets an event wait behind very many others that the listener does not want, as it finds out with
-// much work for each: they are looked at bit by bit, over a restart and while the listener is paused, and then the event is told once.
+// much work for each: they are looked at bit by bit, over a restart and while the listener is paused, and then the event is told once. It
+// computes for long, one thing after the other.
 func TestASearchForWhatWaitsCostsWhatItMay(t *testing.T) {
 	const costly = `{"hook": {"url": "https://example.com/hook", "events": ["order.*"], "condition": {"some": {"in": "$.data.list", "as": "$a", "match":
 		{"some": {"in": "$.data.list", "as": "$b", "match": {"equals": ["$b", -1]}}}}}}}`
