@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"j17/internal/clock"
@@ -16,9 +17,13 @@ type pace struct {
 	committed func() uint64
 	free      func() error
 
+	// mu is held by whoever rests: the others that read do so too then.
+	mu        sync.Mutex
 	began     time.Time
 	seen      uint64
 	size, all int
+	// busy is when events were written last, as far as was noticed.
+	busy time.Time
 }
 
 const (
@@ -28,6 +33,9 @@ const (
 	// restShare is how many times as long as it works a backup rests while events are written, longestRest at most.
 	restShare   = 5
 	longestRest = time.Second
+	// quietAfter is how long nothing has to be written until nobody counts as writing any more: a busy server writes events in groups, and several
+	// slices may go by between two of them.
+	quietAfter = 250 * time.Millisecond
 	// roomSlice is how many bytes are gone through between two looks at the room.
 	roomSlice = 32 << 20
 )
@@ -45,8 +53,10 @@ func (s *Service) newPace(ctx context.Context, at place) (*pace, error) {
 	return p, nil
 }
 
-// step is called with the size of what was gone through.
+// step is called with the size of what was gone through, by several at a time.
 func (p *pace) step(size int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.size += size + entry; p.size < slice {
 		return nil
 	}
@@ -65,6 +75,9 @@ func (p *pace) step(size int) error {
 	// Somebody writes: the rest of the time is theirs.
 	now, seen := p.real.Now(), p.committed()
 	if seen != p.seen {
+		p.busy = now
+	}
+	if now.Sub(p.busy) < quietAfter {
 		rest := min(restShare*now.Sub(p.began), longestRest)
 		if err := p.real.Wait(p.ctx, now.Add(rest)); err != nil {
 			return err

@@ -96,7 +96,7 @@ func (s *stopwatch) Wait(_ context.Context, until time.Time) error {
 
 // TestPace checks that a backup rests while events are written and not otherwise, and that it looks at the room.
 func TestPace(t *testing.T) {
-	committed, looked, watch := uint64(0), 0, &stopwatch{}
+	committed, looked, watch := uint64(0), 0, &stopwatch{now: time.Unix(1_700_000_000, 0)}
 	p := &pace{ctx: t.Context(), real: watch, committed: func() uint64 { return committed }, free: func() error { looked++; return nil }}
 	p.began = watch.Now()
 	for range 100 {
@@ -118,6 +118,16 @@ func TestPace(t *testing.T) {
 	}
 	if len(watch.waited) != 10 || watch.waited[0] != restShare*10*time.Millisecond {
 		t.Errorf("it rests %v while somebody writes", watch.waited)
+	}
+
+	// A busy server writes in groups: it goes on resting for a while.
+	for range 100 {
+		if err := p.step(slice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := len(watch.waited) - 10; more < 2 || more > 10 {
+		t.Errorf("it rests %d times more when nobody has written for a moment", more)
 	}
 	full := errors.New("full")
 	p.free = func() error { return full }

@@ -105,6 +105,7 @@ func (p *pass) try(ctx context.Context, t j17.Tenant, before repository.TenantMa
 		return nil, asOf, err
 	}
 	defer a.Close()
+	a.Rest(p.pace.step)
 	head, err := p.head(ctx, t, a)
 	if err != nil {
 		return nil, asOf, err

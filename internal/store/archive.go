@@ -31,6 +31,10 @@ type Archive interface {
 	// Changes yields the events and notes of the feed with positions greater than after, in their order.
 	Changes(ctx context.Context, after j17.StreamID) iter.Seq2[Archived, error]
 
+	// Rest has a function be called by whoever reads ahead for Changes, after each small part and with the size of that in bytes, while nothing of
+	// the store is held: so it may wait. Several may call it at a time. Its error ends the iteration. It is set before Changes is called.
+	Rest(after func(bytes int) error)
+
 	// Items yields all live side items whose names are greater than after, in the byte order of their spaces and then of their keys.
 	Items(ctx context.Context, after ItemName) iter.Seq2[ArchivedItem, error]
 

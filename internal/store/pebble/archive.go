@@ -25,6 +25,9 @@ type archive struct {
 	// shown is the number of the view that it shows. Store.mu guards it.
 	shown uint64
 
+	// rest, if not nil, is called between the parts of what is read ahead. See store.Archive.
+	rest func(bytes int) error
+
 	// over tells that the archive has ended.
 	over atomic.Bool
 
@@ -283,6 +286,9 @@ func (b *sortBuffer) fill(r reader, lower, upper []byte, backward bool) (more bo
 	return false, nil
 }
 
+// Rest sets what is called between the parts of what is read ahead. See store.Archive.
+func (a *archive) Rest(after func(bytes int) error) { a.rest = after }
+
 // Changes yields the events and notes of the feed. See store.Archive.
 func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[store.Archived, error] {
 	return func(yield func(store.Archived, error) bool) {
@@ -298,6 +304,7 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 		p.tenant = a.name
 		p.use = func(do func(reader) error) error { return a.use(func(m *moment) error { return do(m.reader) }) }
 		p.stale = func(*page) bool { return a.over.Load() }
+		p.rest = a.rest
 		err := a.store.eachPage(ctx, p, after, math.MaxInt, func(e store.Entry, record *eventRecord) bool {
 			archived := store.Archived{Event: e.Event, Note: e.Note}
 			if e.Event != nil {

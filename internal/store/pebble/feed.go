@@ -177,6 +177,8 @@ type pager struct {
 	windows, notes bool
 	// stale tells that what stands in a page may not be handed out any more.
 	stale func(p *page) bool
+	// rest, if not nil, is called after each part of a window that was read, with its size, while nothing is held.
+	rest func(bytes int) error
 	// looked, if not nil, is told where a page has taken steps what these are and how far was looked, zero where that is not known, and says
 	// whether to go on.
 	looked func(steps int, upTo j17.StreamID) bool

@@ -25,8 +25,9 @@ const (
 	maxBucketBytes  = 4 * mostBucketBytes
 	// chunkBytes is how much is compressed at a time; a larger event is compressed by itself.
 	chunkBytes = 32 << 10
-	// viewEvents is how many events are read from one view: who waits until nobody reads the present one waits no longer than that takes.
-	viewEvents = 16 << 10
+	// viewEvents is how many events are read from one view: who waits until nobody reads the present one waits no longer than that takes, and whoever
+	// reads may rest behind it.
+	viewEvents = 4 << 10
 	// referenceBytes is what leads to an event takes with its place in the order of storage, and streamBytes what a stream does beside its name.
 	referenceBytes = 28
 	streamBytes    = 24
@@ -233,11 +234,22 @@ func (f *filling) gather(from j17.StreamID, n, limit int) (found int, err error)
 			}
 			return nil
 		})
+		if err == nil {
+			err = f.rest(min(viewEvents, n) * referenceBytes)
+		}
 		if err != nil {
 			return 0, err
 		}
 	}
 	return found, nil
+}
+
+// rest lets whoever reads have a rest, after so many bytes.
+func (f *filling) rest(bytes int) error {
+	if f.of.rest == nil {
+		return nil
+	}
+	return f.of.rest(bytes)
 }
 
 // entry takes what an entry of the feed is about, which ends at last: a note, or those events of a run that stand at a position or behind it, up to most.
@@ -366,7 +378,12 @@ func (f *filling) collect(places []uint32) error {
 	for len(places) > 0 {
 		some := places[:min(len(places), viewEvents)]
 		places = places[len(some):]
-		if err := f.of.use(func(r reader) error { return c.collect(r, some) }); err != nil {
+		before := c.read
+		err := f.of.use(func(r reader) error { return c.collect(r, some) })
+		if err == nil {
+			err = f.rest(c.read - before)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -382,6 +399,8 @@ type collector struct {
 	// chunks is what is not compressed yet of each bucket; large is used for events that are larger than one, packed is what is compressed to.
 	chunks        [][]byte
 	large, packed []byte
+	// read is how many bytes the values have that were read.
+	read int
 }
 
 // collect reads events from one view.
@@ -427,6 +446,7 @@ func (c *collector) collect(r reader, places []uint32) (err error) {
 			return corruption(cmp.Or(failed, errGap), "the feed of tenant number %d at %s", r.tenant, ref.id())
 		}
 		c.add(at, int(place)%c.each, value)
+		c.read += len(value)
 	}
 	return nil
 }

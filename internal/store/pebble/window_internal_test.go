@@ -289,3 +289,47 @@ func TestWindowsNameWhatIsMissing(t *testing.T) {
 		t.Errorf("got %v, want damage of %s", err, want)
 	}
 }
+
+// TestWindowsRest reads an archive whose reader rests: he is asked to for all that is read ahead, with nothing held, and his error ends it.
+func TestWindowsRest(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	s := windowed(t, func(int) []byte { return noise(random, 900) })
+	opened, err := s.Archive(t.Context(), "a/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	a, ok := opened.(*archive)
+	if !ok {
+		t.Fatalf("%T", opened)
+	}
+	var bytes atomic.Int64
+	refused := errors.New("no more")
+	var answer error
+	a.Rest(func(n int) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if n <= 0 {
+			t.Errorf("a rest after %d bytes", n)
+		}
+		bytes.Add(int64(n))
+		return answer
+	})
+	read := func() (n int, failed error) {
+		for _, err := range a.Changes(t.Context(), j17.StreamID{}) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	if n, err := read(); n != windowedEvents || err != nil || bytes.Load() < windowedEvents/4*900 {
+		t.Errorf("%d events, rests after %d bytes, %v", n, bytes.Load(), err)
+	}
+	answer = refused
+	if n, err := read(); !errors.Is(err, refused) || n == windowedEvents {
+		t.Errorf("%d events, %v", n, err)
+	}
+}
