@@ -15,6 +15,7 @@ import (
 	"j17/internal/backup"
 	"j17/internal/backup/repository"
 	"j17/internal/clock"
+	"j17/internal/erasure"
 	"j17/internal/store"
 )
 
@@ -213,5 +214,62 @@ func TestABackupThatIsThereIsListed(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(h.folder, "manifests", b.ID)); !errors.Is(err, os.ErrNotExist) {
 		t.Error("its manifest is left:", err)
+	}
+}
+
+// vanishing is a store from which an environment is removed when somebody is about to read one of its streams.
+type vanishing struct {
+	backup.Storage
+	heads, stream func()
+}
+
+// Heads removes it first, if that is what it is for.
+func (v *vanishing) Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+	v.heads()
+	return v.Storage.Heads(ctx, t, keys)
+}
+
+// ReadStream is the same.
+func (v *vanishing) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+	v.stream()
+	return v.Storage.ReadStream(ctx, t, key, from, to)
+}
+
+// TestErasedAndRemoved removes an environment while it is noted what was erased in it: what is noted can be read, also beside a backup of the server that
+// has the environment.
+func TestErasedAndRemoved(t *testing.T) {
+	for _, before := range []string{"heads", "stream"} {
+		v := &vanishing{heads: func() {}, stream: func() {}}
+		h := newHouse(t, func(o *backup.Options) { v.Storage, o.Store = o.Store, v })
+		remove := func() {
+			if err := h.store.DropTenant(t.Context(), h.prod); err != nil {
+				t.Error(err)
+			}
+		}
+		h.write(t, h.prod, "ann", "ann is 31")
+		h.run(t)
+		b := h.make(t, j17.System, "")
+		h.stop()
+		key := j17.Key{Type: "note", ID: "ann"}
+		note := h.replace(t, h.prod, key)
+		if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		if before == "heads" {
+			v.heads = remove
+		} else {
+			v.stream = remove
+		}
+		h.run(t)
+		h.await(t, func() bool { return h.Stats().Noted == 1 })
+		h.stop()
+		repo := repository.OpenFolder(h.folder, clock.System{})
+		m, err := repo.Manifest(t.Context(), b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range repo.Erasures(t.Context(), h.prod, m.Of(h.prod).Moment, repository.Identities{}) {
+			t.Errorf("removed before %s: %+v, %v", before, e, err)
+		}
 	}
 }

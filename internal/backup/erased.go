@@ -276,7 +276,8 @@ func (s *Service) putErasure(
 		return err
 	}
 
-	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again.
+	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One that has none is gone, with its
+	// environment.
 	for _, name := range item.Keys {
 		key, ok := j17.ParseKey(name)
 		if !ok {
@@ -287,7 +288,7 @@ func (s *Service) putErasure(
 			return err
 		}
 		stream := store.Generation{Key: key, Number: heads[0].Generation}
-		e.Note.Streams = append(e.Note.Streams, stream)
+		named := false
 		for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
 			if err != nil {
 				return err
@@ -299,7 +300,10 @@ func (s *Service) putErasure(
 				if err := put(); err != nil {
 					return err
 				}
-				e.Note.Streams = []store.Generation{stream}
+				named = false
+			}
+			if !named {
+				e.Note.Streams, named = append(e.Note.Streams, stream), true
 			}
 			e.Events = append(e.Events, ev.Clone())
 			size += len(ev.Raw)
