@@ -35,13 +35,20 @@ func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	case value.Bool, value.Number, value.String, value.Array, value.Object:
 	}
 
-	l := &Location{}
+	// One piece of memory for all of a point.
+	at := &struct {
+		Location
+		point geo.Point
+		cell  [1]geo.Cell
+	}{}
+	l := &at.Location
 	if g.Type.Shape == spec.Point {
 		p, err := geo.ReadPoint(v)
 		if err != nil {
 			return nil, err
 		}
-		l.Point, l.Cells = &p, []geo.Cell{p.Cell()}
+		at.point, at.cell[0] = p, p.Cell()
+		l.Point, l.Cells = &at.point, at.cell[:]
 	} else {
 		s, err := geo.ReadShape(v)
 		if err != nil {

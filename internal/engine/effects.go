@@ -66,7 +66,11 @@ type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
 	sides, err := e.derived(ctx, d, events)
-	p.unit.Side = append(p.unit.Side, sides...)
+	if len(p.unit.Side) == 0 {
+		p.unit.Side = sides
+	} else {
+		p.unit.Side = append(p.unit.Side, sides...)
+	}
 	return err
 }
 
@@ -81,7 +85,11 @@ func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Even
 		if err != nil {
 			return nil, StorageError(err)
 		}
-		sides = append(sides, more...)
+		if sides == nil {
+			sides = more
+		} else {
+			sides = append(sides, more...)
+		}
 	}
 	return sides, nil
 }

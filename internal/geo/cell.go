@@ -21,8 +21,8 @@ func World() []Cell {
 	return all
 }
 
-// nameDigits is the length of a cell's name.
-const nameDigits = 16
+// NameDigits is the length of a cell's name.
+const NameDigits = 16
 
 // Name returns the name of the cell.
 func (c Cell) Name() string { return name(uint64(c.id)) }
@@ -32,21 +32,24 @@ func (c Cell) Range() (first, last string) {
 	return name(uint64(c.id.RangeMin())), name(uint64(c.id.RangeMax()))
 }
 
-func name(id uint64) string {
+func name(id uint64) string { return string(appendName(make([]byte, 0, NameDigits), id)) }
+
+// AppendName appends the name of the cell.
+func (c Cell) AppendName(dst []byte) []byte { return appendName(dst, uint64(c.id)) }
+
+func appendName(dst []byte, id uint64) []byte {
 	const digits = "0123456789abcdef"
-	var text [nameDigits]byte
-	for i := nameDigits - 1; i >= 0; i-- {
-		text[i] = digits[id&15]
-		id >>= 4
+	for shift := 60; shift >= 0; shift -= 4 {
+		dst = append(dst, digits[id>>shift&15])
 	}
-	return string(text[:])
+	return dst
 }
 
 // CellNamed returns the cell of that name; false where there is none.
 func CellNamed(text string) (Cell, bool) {
 	id, err := strconv.ParseUint(text, 16, 64)
 	c := Cell{s2.CellID(id)}
-	return c, err == nil && len(text) == nameDigits && c.id.IsValid() && c.Name() == text
+	return c, err == nil && len(text) == NameDigits && c.id.IsValid() && string(c.AppendName(make([]byte, 0, NameDigits))) == text
 }
 
 // Quarters returns the four cells that the cell is made of, none for one of the smallest.

@@ -247,14 +247,17 @@ func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side,
 			continue
 		}
 		side := sl.record(o.Key.ID, o.Place)
-		if n, ok := at[side.Key]; ok {
-			sides[n] = side
-			continue
+		side.Stream = i + 1
+		if len(e.Events) > 1 {
+			if n, ok := at[side.Key]; ok {
+				sides[n] = side
+				continue
+			}
+			if at == nil {
+				at = map[string]int{}
+			}
+			at[side.Key] = len(sides)
 		}
-		if at == nil {
-			at = map[string]int{}
-		}
-		at[side.Key] = len(sides)
 		sides = append(sides, side)
 	}
 	s.counts.written.Add(uint64(len(sides)))

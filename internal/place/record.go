@@ -22,15 +22,23 @@ const (
 // record is the write that puts an aggregate where an event says that it is. One that is nowhere has a record as well, so that no
 // build finds an older place for it.
 func (sl *slot) record(id string, l *decider.Location) store.Side {
-	coordinates := ""
-	if l.Point != nil {
-		coordinates = pointText(*l.Point)
+	// Its entries, whose keys are parts of one text.
+	var own [1][]byte
+	keys := own[:0]
+	size := len(sl.ID) + geo.NameDigits + pointDigits + len(id) + len("///")
+	text := make([]byte, 0, size*len(l.Cells))
+	for _, c := range l.Cells {
+		begin := len(text)
+		text = append(c.AppendName(append(append(text, sl.ID...), '/')), '/')
+		if l.Point != nil {
+			text = base64.RawURLEncoding.AppendEncode(text, geo.AppendPoint(make([]byte, 0, pointBytes), *l.Point))
+		}
+		text = append(append(text, '/'), id...)
+		keys = append(keys, text[begin:])
 	}
-	keys := make([]string, len(l.Cells))
-	for i, c := range l.Cells {
-		keys[i] = sl.ID + "/" + c.Name() + "/" + coordinates + "/" + id
-	}
-	b := store.AppendEntries(nil, keys...)
+	b := store.AppendEntries(make([]byte, 0, len(text)+roomBehind), keys...)
+
+	// What it is.
 	switch {
 	case l.Point != nil:
 		b = geo.AppendPoint(append(b, aPoint), *l.Point)
@@ -57,7 +65,7 @@ var errRecord = errors.New("the record of a place has an unknown form")
 // readRecord reads where an aggregate is; nil for nowhere. It leaves out Cells.
 func readRecord(item *store.Item) (*decider.Location, error) {
 	damaged := &store.CorruptionError{Where: "the place of " + item.Key, Err: errRecord}
-	_, b, err := store.ReadEntries(item.Value)
+	b, err := store.BehindEntries(item.Value)
 	if err != nil || len(b) == 0 {
 		return nil, damaged
 	}
@@ -96,13 +104,12 @@ func readRecord(item *store.Item) (*decider.Location, error) {
 	return l, nil
 }
 
-// pointText is a point as keys have it.
-func pointText(p geo.Point) string {
-	return base64.RawURLEncoding.EncodeToString(geo.AppendPoint(nil, p))
-}
-
-// pointDigits is how long a point is in keys.
-const pointDigits = 22
+const (
+	// pointBytes is how long a point is, pointDigits how long it is in keys.
+	pointBytes, pointDigits = 16, 22
+	// roomBehind is what a record mostly has at most beside the keys of its entries.
+	roomBehind = 48
+)
 
 // pointIn reads the point at the beginning of a text, which goes on with a slash.
 func pointIn(text []byte) (p geo.Point, err error) {

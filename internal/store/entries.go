@@ -6,7 +6,7 @@ import (
 )
 
 // AppendEntries appends the keys of an item's entries as its value begins with them (Side.Entries).
-func AppendEntries(dst []byte, keys ...string) []byte {
+func AppendEntries[K ~string | ~[]byte](dst []byte, keys ...K) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(keys)))
 	for _, key := range keys {
 		dst = append(binary.AppendUvarint(dst, uint64(len(key))), key...)
@@ -14,21 +14,35 @@ func AppendEntries(dst []byte, keys ...string) []byte {
 	return dst
 }
 
-// ReadEntries takes the keys of its entries off the value of an item.
-func ReadEntries(value []byte) (keys []string, rest []byte, err error) {
-	damaged := &CorruptionError{Where: "a value with entries", Err: errors.New("it does not begin with them")}
+// ReadEntries takes the keys of its entries off the value of an item. They are parts of it.
+func ReadEntries(value []byte) (keys [][]byte, rest []byte, err error) {
+	rest, err = eachEntry(value, func(key []byte) { keys = append(keys, key) })
+	return keys, rest, err
+}
+
+// BehindEntries returns what stands behind the keys of its entries in the value of an item.
+func BehindEntries(value []byte) (rest []byte, err error) {
+	return eachEntry(value, func([]byte) {})
+}
+
+func eachEntry(value []byte, do func(key []byte)) (rest []byte, err error) {
 	n, width := binary.Uvarint(value)
 	if width <= 0 || n > MaxEntries {
-		return nil, nil, damaged
+		return nil, noEntries()
 	}
 	rest = value[width:]
 	for range n {
 		size, width := binary.Uvarint(rest)
 		if width <= 0 || size > uint64(len(rest)-width) {
-			return nil, nil, damaged
+			return nil, noEntries()
 		}
 		rest = rest[width:]
-		keys, rest = append(keys, string(rest[:size])), rest[size:]
+		do(rest[:size:size])
+		rest = rest[size:]
 	}
-	return keys, rest, nil
+	return rest, nil
+}
+
+func noEntries() error {
+	return &CorruptionError{Where: "a value with entries", Err: errors.New("it does not begin with them")}
 }

@@ -404,6 +404,9 @@ type Side struct {
 	// removes all of them, whatever the item was before: nobody has to look first, so that writers are in nobody's way. Such an item is
 	// always written with the same Entries and never expires, and its entries are written by nobody else.
 	Entries Space
+	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written together with events
+	// of it, or after them. Where the unit begins the stream the item is new, and nobody has to look for it.
+	Stream int
 	// Plain says of a Put or a Delete that its item has no times and no entries, and is only ever written so: nobody has a condition on it.
 	// Such a write costs no look at what was there before.
 	Plain bool

@@ -220,6 +220,9 @@ func (s *Side) validate(events int) error {
 			return fmt.Errorf("%w: the position of event %d of %d in a side item", ErrInvalid, n, events)
 		}
 	}
+	if s.Stream < 0 || s.Stream > events || s.Stream > 0 && s.Cond != Always {
+		return fmt.Errorf("%w: an item of the stream of event %d of %d, or one with a condition", ErrInvalid, s.Stream, events)
+	}
 	if s.Entries != "" {
 		if err := s.validateEntries(); err != nil {
 			return err
@@ -265,7 +268,7 @@ func (s *Side) validateEntries() error {
 		return fmt.Errorf("%w: the value of an item with entries does not begin with them", ErrInvalid)
 	}
 	for _, key := range keys {
-		if err := ValidItem(s.Entries, key); err != nil {
+		if err := ValidItem(s.Entries, string(key)); err != nil {
 			return err
 		}
 	}

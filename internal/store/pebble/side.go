@@ -198,6 +198,14 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	return item, nil
 }
 
+// expectNone says of an item that it was not there before the batch, so that nobody looks for it.
+func (b *batch) expectNone(t *tenant, space store.Space, key string) {
+	b.key = appendItemKey(b.key[:0], t.nextNumber, space, key)
+	if b.items[string(b.key)] == nil {
+		b.items[string(b.key)] = &stagedItem{}
+	}
+}
+
 // loadEntries makes sure that the entries of an item, before the unit, are known.
 func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 	if item.rev == 0 || item.value != nil {
@@ -210,7 +218,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 	_, value, err := parseItemRecord(v)
 	if err == nil {
 		item.value = bytes.Clone(value)
-		_, _, err = store.ReadEntries(value)
+		_, err = store.BehindEntries(value)
 	}
 	if err != nil {
 		return corruption(err, "side item %s/%s of tenant %s", w.Space, w.Key, t.name)
@@ -221,7 +229,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 // stageEntries stages the entries that an item has after a write, in place of those before it.
 func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
 	// What cannot be read has no entries: loadEntries has refused it, or it was written by somebody who knows of none.
-	var had, has []string
+	var had, has [][]byte
 	if item.rev != 0 {
 		had, _, _ = store.ReadEntries(item.value)
 	}
@@ -229,15 +237,19 @@ func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
 		has, _, _ = store.ReadEntries(w.Value)
 	}
 	b.stage(t)
+	among := func(keys [][]byte, key []byte) bool {
+		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
+	}
 	for _, key := range had {
-		if !slices.Contains(has, key) {
-			b.remove(appendItemKey(nil, t.nextNumber, w.Entries, key))
+		if !among(has, key) {
+			b.key2 = append(appendSpace(b.key2[:0], t.nextNumber, kindItem, w.Entries), key...)
+			b.remove(b.key2)
 		}
 	}
 	for _, key := range has {
-		if !slices.Contains(had, key) {
+		if !among(had, key) {
 			t.next.rev++
-			b.key2 = appendItemKey(b.key2[:0], t.nextNumber, w.Entries, key)
+			b.key2 = append(appendSpace(b.key2[:0], t.nextNumber, kindItem, w.Entries), key...)
 			b.value = appendItemRecord(b.value[:0], itemMeta{rev: t.next.rev}, nil)
 			must(b.writes.Set(b.key2, b.value, nil))
 		}

@@ -435,7 +435,7 @@ func (l *loading) deriveFrom(key, value []byte) error {
 	}
 	for _, name := range names {
 		entry := appendItemRecord([]byte{0}, itemMeta{rev: l.nextRev()}, nil)
-		if err := l.others.add(appendItemKey(nil, l.number, store.Space(entries), name), entry); err != nil {
+		if err := l.others.add(appendItemKey(nil, l.number, store.Space(entries), string(name)), entry); err != nil {
 			return err
 		}
 	}

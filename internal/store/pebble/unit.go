@@ -238,6 +238,9 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 			b.sides = append(b.sides, nil) // its key is not known yet, and nobody has it; or it does not matter what it was
 			continue
 		}
+		if n := u.Side[i].Stream; n > 0 && b.unit[n-1].Length == 0 {
+			b.expectNone(t, u.Side[i].Space, u.Side[i].Key)
+		}
 		item, err := b.item(t, u.Side[i].Space, u.Side[i].Key)
 		if err != nil {
 			return err

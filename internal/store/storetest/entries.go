@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,12 +30,25 @@ func testEntries(s *suite) {
 		}
 	}
 
+	read := func(key string) (keys []string, rest string) {
+		t.Helper()
+		value := get(t, f, tenant, space, key).Value
+		some, after, err := store.ReadEntries(value)
+		behind, other := store.BehindEntries(value)
+		if err != nil || other != nil || !bytes.Equal(after, behind) {
+			t.Fatalf("the value of %s has %q and %q (%v), behind its entries %q (%v)", key, some, after, err, behind, other)
+		}
+		for _, key := range some {
+			keys = append(keys, string(key))
+		}
+		return keys, string(after)
+	}
+
 	// They follow the item.
 	write(t, f, tenant, list("a", "rest", "1/a", "2/a"), list("b", "", "2/b"))
 	wanted("at first", "1/a", "2/a", "2/b")
-	keys, rest, err := store.ReadEntries(get(t, f, tenant, space, "a").Value)
-	if err != nil || !slices.Equal(keys, []string{"1/a", "2/a"}) || string(rest) != "rest" {
-		t.Errorf("the value has %q and %q: %v", keys, rest, err)
+	if keys, rest := read("a"); !slices.Equal(keys, []string{"1/a", "2/a"}) || rest != "rest" {
+		t.Errorf("the value has %q and %q", keys, rest)
 	}
 	kept := get(t, f, tenant, entries, "2/a").Rev
 	write(t, f, tenant, list("a", strings.Repeat("long", 10_000), "2/a", "3/a"))
@@ -47,6 +61,14 @@ func testEntries(s *suite) {
 	wanted("after two moves in one unit", "5/a")
 	write(t, f, tenant, list("a", "", "6/a"), gone("a"), gone("none"))
 	wanted("without an item")
+
+	// Those of an item that belongs to a stream follow it as well, from its first event on.
+	for n, keys := range [][]string{{"1/s", "2/s"}, {"2/s", "3/s"}, {}} {
+		side := list("s", "", keys...)
+		side.Stream = 1
+		commit(t, f, tenant, store.Append{Pre: []store.Pre{pre(order("s"), uint64(n))}, Events: events(order("s"), `{}`), Side: []store.Side{side}})
+		wanted("after its event", keys...)
+	}
 
 	// A unit that does not commit changes none of them.
 	write(t, f, tenant, list("a", "", "1/a"))
@@ -69,18 +91,15 @@ func testEntries(s *suite) {
 		})
 	}
 	writers.Wait()
-	keys, _, err = store.ReadEntries(get(t, f, tenant, space, "a").Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, _ := read("a")
 	wanted("after many writes at once", keys...)
 
 	// What is no list is refused.
-	stamped, expiring, other := list("a", "", "x"), list("a", "", "x"), list("a", "", "x")
-	stamped.Stamps, expiring.Expires, other.Op = []int{0}, f.clock.Now(), store.Add
+	stamped, expiring, other, alone := list("a", "", "x"), list("a", "", "x"), list("a", "", "x"), list("a", "", "x")
+	stamped.Stamps, expiring.Expires, other.Op, alone.Stream = []int{0}, f.clock.Now(), store.Add, 1
 	for name, bad := range map[string]store.Side{
 		"no list": {Op: store.Put, Space: space, Key: "a", Value: []byte{2, 1, 'x'}, Entries: entries}, "no key": list("a", "", ""), "NUL": list("a", "", "\x00"),
-		"too many": list("a", "", make([]string, store.MaxEntries+1)...), "stamped": stamped, "expiring": expiring, "added": other,
+		"too many": list("a", "", make([]string, store.MaxEntries+1)...), "stamped": stamped, "expiring": expiring, "added": other, "of no stream": alone,
 	} {
 		if err := f.Write(t.Context(), tenant, []store.Side{bad}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
