@@ -147,6 +147,105 @@ func (s *Store) ReadChanges(
 	})
 }
 
+// named is an event of a feed by its name, or a note.
+type named struct {
+	id      j17.StreamID
+	key     j17.Key
+	version uint64
+	note    *store.Note
+}
+
+// ReadNames yields what events are called, and notes. See store.Store.
+func (s *Store) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	return sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
+}
+
+// readNames reads some names at a time, and hands them out with no view open. A rewrite changes none.
+func (s *Store) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool) error {
+	r, err := s.read(t)
+	if err != nil {
+		return err
+	}
+	number := r.tenant
+	r.close()
+	if number == 0 {
+		return nil
+	}
+	var some []named
+	var types typeNames
+	var event j17.Event
+	n := 0
+	for more := limit > 0; more && n < limit; {
+		if err := s.interrupted(ctx, 0); err != nil {
+			return err
+		}
+		err := s.use(t, number, func(r reader) (err error) {
+			some, more, err = r.names(some[:0], after.Next(), min(limit-n, viewEvents), &types)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range some {
+			one := &some[i]
+			if err := s.interrupted(ctx, uint64(i)+1); err != nil {
+				return err
+			}
+			n, after = n+1, one.id
+			e := store.Entry{Note: one.note}
+			if one.note == nil {
+				event = j17.Event{StreamID: one.id, Key: one.key, Version: one.version}
+				e.Event = &event
+			}
+			if !yield(e) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// names appends the names of up to limit events and notes of a feed from a position on. It reports whether there may be more.
+func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames) (_ []named, more bool, err error) {
+	l, err := newLookup(r.snapshot, r.tenant, types)
+	if err != nil {
+		return to, false, err
+	}
+	defer l.close(&err)
+	for more = l.feed.SeekGE(appendFeedKey(nil, r.tenant, from)); more && len(to) < limit; more = l.feed.Next() {
+		last, err := l.open()
+		if err != nil {
+			return to, false, l.fault(err, from)
+		}
+		if l.note != nil {
+			note, err := parseNote(last, l.note)
+			if err != nil {
+				return to, false, l.fault(err, last)
+			}
+			to = append(to, named{id: last, note: note})
+			continue
+		}
+		for i, reference := range l.run {
+			id := ahead(last, len(l.run)-1-i)
+			if id.Compare(from) < 0 {
+				continue
+			}
+			if len(to) == limit {
+				return to, true, nil
+			}
+			key, version, err := parseReference(reference, types)
+			if err != nil {
+				return to, false, l.fault(err, id)
+			}
+			to = append(to, named{id: id, key: key, version: version})
+		}
+	}
+	if err := l.feed.Error(); err != nil {
+		return to, false, fault("the feed", err)
+	}
+	return to, more, nil
+}
+
 // readPages hands out what a pager copies of a feed, page by page, like readStream.
 func (s *Store) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
 	// A tenant that has no number has nothing.

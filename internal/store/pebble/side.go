@@ -59,6 +59,59 @@ func (r reader) get(t j17.Tenant, space store.Space, key string) (store.Item, er
 	return item, nil
 }
 
+// GetEach passes side items that have some keys. See store.Store.
+func (s *Store) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
+	r, err := s.read(t)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	return r.getEach(ctx, t, space, keys, do)
+}
+
+// getEach passes side items that have some keys, as of the reader's view.
+func (r reader) getEach(
+	ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error,
+) (err error) {
+	if len(keys) == 0 || strings.IndexByte(string(space), 0) >= 0 {
+		return nil
+	}
+	all := appendSpace(nil, r.tenant, kindItem, space)
+	it, err := r.iterate(append(slices.Clip(all), keys[0]...), next(append(slices.Clip(all), keys[len(keys)-1]...)))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "side items")
+	now, key := r.store.clock.Now().UnixNano(), all
+	for i := range keys {
+		if err := r.store.interrupted(ctx, uint64(i)); err != nil {
+			return err
+		}
+		key = append(key[:len(all)], keys[i]...)
+		if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+			if err := it.Error(); err != nil {
+				return fault("side items", err)
+			}
+			continue
+		}
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return fault("side items", err)
+		}
+		meta, value, err := parseItemRecord(v)
+		if err != nil {
+			return corruption(err, "side item %s/%s of tenant %s", space, keys[i], t)
+		}
+		if !meta.live(now) {
+			continue
+		}
+		if err := do(i, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // item returns the item in its public form, with a copy of the value.
 func (m itemMeta) item(key string, value []byte) store.Item {
 	return store.Item{

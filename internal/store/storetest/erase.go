@@ -128,6 +128,7 @@ func testNotes(s *suite) {
 		if n := len(readFeed(t, f, name, j17.StreamID{}, everything)); n != 4 {
 			t.Errorf("%s: %d events in the feed", name, n)
 		}
+		sameNames(t, f, name)
 		n := 0
 		for e, err := range f.ReadChanges(t.Context(), name, at[0], 2) {
 			if n++; err != nil || (n == 1) != (e.Event != nil) {

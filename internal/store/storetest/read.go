@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -155,6 +157,7 @@ func testFeed(s *suite) {
 		if diff := cmp.Diff(want, readFeed(t, f, tenant, j17.StreamID{}, everything)); diff != "" {
 			t.Fatalf("feed (-want +got):\n%s", diff)
 		}
+		sameNames(t, f, tenant)
 		for i := range want {
 			if diff := cmp.Diff(want[i+1:min(i+4, len(want))], readFeed(t, f, tenant, want[i].ID, 3), cmp.Comparer(sameRecords)); diff != "" {
 				t.Fatalf("feed after %s (-want +got):\n%s", want[i].ID, diff)
@@ -166,6 +169,42 @@ func testFeed(s *suite) {
 	}
 	if got := readFeed(t, f, "nobody", j17.StreamID{}, 10); len(got) != 0 {
 		t.Fatalf("the feed of a tenant that holds nothing: %v", got)
+	}
+}
+
+// sameNames compares what names of events and notes a feed yields, from each position on, with the changes that it yields.
+func sameNames(t *testing.T, f *fixture, name j17.Tenant) {
+	t.Helper()
+	read := func(all iter.Seq2[store.Entry, error]) (entries []string, at []j17.StreamID) {
+		for e, err := range all {
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case e.Note != nil:
+				entries, at = append(entries, fmt.Sprint(*e.Note)), append(at, e.Note.Position)
+			default:
+				entries, at = append(entries, fmt.Sprint(e.Event.StreamID, e.Event.Key, e.Event.Version)), append(at, e.Event.StreamID)
+			}
+		}
+		return entries, at
+	}
+	want, at := read(f.ReadChanges(t.Context(), name, j17.StreamID{}, everything))
+	if len(want) == 0 {
+		t.Fatal("there is nothing to compare")
+	}
+	for i := range len(want) + 1 {
+		after := j17.StreamID{}
+		if i > 0 {
+			after = at[i-1]
+		}
+		for _, limit := range []int{0, 3, everything} {
+			if got, _ := read(f.ReadNames(t.Context(), name, after, limit)); !slices.Equal(got, want[i:min(i+limit, len(want))]) {
+				t.Fatalf("%d names after %s: %q", limit, after, got)
+			}
+		}
+	}
+	if got, _ := read(f.ReadNames(t.Context(), "nobody", j17.StreamID{}, everything)); len(got) != 0 {
+		t.Fatalf("names of a tenant that holds nothing: %q", got)
 	}
 }
 

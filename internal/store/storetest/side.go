@@ -303,6 +303,53 @@ func testScan(s *suite) {
 	}
 }
 
+// testGetEach asks for many items at once: those that are there come, in order, each with its place and its value.
+func testGetEach(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	for _, key := range []string{"a", "a/1", "a/2", "ab", "b", "\xf4\x8f\xbf\xbf"} {
+		write(t, f, tenant, put(key, "value of "+key), store.Side{Op: store.Put, Space: "notes2", Key: key + "0"})
+		write(t, f, other, put(key+"1", "another's"))
+	}
+	write(t, f, tenant, put("a/0", ""), store.Side{Op: store.Put, Space: space, Key: "a/25", Expires: f.clock.Now()}, put("empty", ""))
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "a/0"})
+
+	for _, c := range []struct{ keys, want []string }{
+		{nil, nil},
+		{[]string{"a"}, []string{"0 value of a"}},
+		{[]string{"0", "c", "z"}, nil},
+		{[]string{"a0", "a1", "b1"}, nil},
+		{
+			[]string{"a", "a/0", "a/1", "a/15", "a/25", "ab", "abc", "empty", "\xf4\x8f\xbf\xbf"},
+			[]string{"0 value of a", "2 value of a/1", "5 value of ab", "7 ", "8 value of \xf4\x8f\xbf\xbf"},
+		},
+	} {
+		var got []string
+		err := f.GetEach(t.Context(), tenant, space, c.keys, func(i int, value []byte) error {
+			got = append(got, fmt.Sprintf("%d %s", i, value))
+			return nil
+		})
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%q: got %q, %v, want %q", c.keys, got, err, c.want)
+		}
+	}
+
+	// What ends it.
+	n := 0
+	err := f.GetEach(t.Context(), tenant, space, []string{"a", "ab"}, func(int, []byte) error {
+		n++
+		return errStop
+	})
+	if !errors.Is(err, errStop) || n != 1 {
+		t.Errorf("%d items, %v", n, err)
+	}
+	if err := f.GetEach(t.Context(), "nobody", space, []string{"a"}, func(int, []byte) error { return errStop }); err != nil {
+		t.Errorf("a tenant that holds nothing: %v", err)
+	}
+}
+
+var errStop = errors.New("enough")
+
 func testExpiry(s *suite) {
 	t := s.t
 	f := s.fixture(t)

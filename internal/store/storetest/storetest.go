@@ -68,6 +68,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Pile", testPile},
 		{"Entries", testEntries},
 		{"Scan", testScan},
+		{"GetEach", testGetEach},
 		{"Moment", testMoment},
 		{"MomentsUnderWrites", testMomentsUnderWrites},
 		{"Expiry", testExpiry},
