@@ -62,6 +62,10 @@ type Kind struct {
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.
 	Batch int
+	// Rest, if not nil, says for how long a subscription may leave the events that it has not passed where they are, 0 for not at all: it is
+	// asked again when something is written, and after that time. behind is how many events they are, end is where the feed ends. It is called
+	// often, and has to answer from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
+	Rest func(t j17.Tenant, name string, behind uint64, end j17.StreamID) time.Duration
 	// Do handles a batch. After nil all of it is handled, unless Batch.Done was called: then what was committed is. After an error,
 	// a panic, or when the lease's time is over, what is not handled comes again, fewer entries at a time, after a pause, or as
 	// Later says. Calls for one subscription do not overlap, those for different ones run beside each other.
@@ -79,6 +83,8 @@ type Batch struct {
 	Entries []store.Entry
 	// Rewrites is how often events had been rewritten, by the store's count, before the entries were read.
 	Rewrites uint64
+	// Behind is how many events the feed had, wanted or not, from the first entry on when it was handed out.
+	Behind uint64
 	// Attempt counts the tries of the first entry from 1. Tries that their process did not survive are not counted.
 	Attempt int
 
@@ -86,7 +92,13 @@ type Batch struct {
 	move  func(i int) []store.Side
 	done  int
 	asked bool
+	// passed is the position up to which everything is handled.
+	passed j17.StreamID
 }
+
+// Passed says that everything up to a position is handled, also what is not of this batch and was never handed out. It counts when Do returns
+// nil, or Later, and adds to what is told otherwise.
+func (b *Batch) Passed(upTo j17.StreamID) { b.passed = upTo }
 
 // Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. Who commits them together with what
 // it does for these entries does that exactly once: they hold only as long as the lease does and nobody has changed the subscription. A

@@ -251,6 +251,9 @@ func (h *holding) read() error {
 		}
 		if it.rev != r.rev {
 			r.until = time.Time{} // somebody wants it to be looked at
+			if r.rev != 0 {
+				r.rouse()
+			}
 		}
 		r.adopt(it)
 	}
@@ -281,11 +284,12 @@ func (h *holding) step() (left bool, err error) {
 	for key := range woken {
 		if r := h.readers[key]; r != nil {
 			r.until, r.woken = time.Time{}, r.running
+			r.rouse()
 		}
 	}
 	h.mu.Unlock()
 	if !ending {
-		err = errors.Join(h.start(now, changes), h.measure(now))
+		err = errors.Join(h.start(now, changes, settling), h.measure(now))
 	}
 	if h.ahead != nil && now.Sub(h.ahead.used) >= aheadTime {
 		h.endAhead()
@@ -294,7 +298,7 @@ func (h *holding) step() (left bool, err error) {
 	// Checkpoints that are behind for a while are stored.
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	idle := h.running == 0 && len(h.ready(now, changes)) == 0
+	idle := h.running == 0 && len(h.ready(now, changes)) == 0 && !h.resting()
 	checking := idle && h.checkStretch(now)
 	leave := h.running == 0 && (ending || idle && (settling || crowded || !checking && now.Sub(h.busy) >= idleTime))
 	var sides []store.Side
@@ -379,6 +383,16 @@ func (h *holding) ready(now time.Time, changes uint64) (ready []*reader) {
 	return ready
 }
 
+// resting reports whether a reader leaves events for later. The caller holds mu.
+func (h *holding) resting() bool {
+	for _, r := range h.readers {
+		if r.resting && !r.saved.Paused {
+			return true
+		}
+	}
+	return false
+}
+
 // firstUntil returns when the first pause ends, the zero time if there is none. The caller holds mu.
 func (h *holding) firstUntil() (first time.Time) {
 	for _, r := range h.readers {
@@ -390,7 +404,8 @@ func (h *holding) firstUntil() (first time.Time) {
 }
 
 // start begins to hand out what there is, to all readers of one position from one page.
-func (h *holding) start(now time.Time, seen uint64) error {
+// Where the tenant is to be given back nobody rests.
+func (h *holding) start(now time.Time, seen uint64, settling bool) error {
 	// Which readers are where. What was not checked is checked first.
 	h.mu.Lock()
 	places := map[j17.StreamID][]*reader{}
@@ -403,7 +418,8 @@ func (h *holding) start(now time.Time, seen uint64) error {
 			}
 			continue
 		}
-		if !r.skip(now, seen) {
+		r.resting = false
+		if !r.skip(now, seen) && (settling || !r.rests(now, seen)) {
 			places[r.now.After] = append(places[r.now.After], r)
 		}
 	}

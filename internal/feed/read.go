@@ -44,6 +44,9 @@ type reader struct {
 	quick j17.StreamID
 	// types are what the kind's Types has said last, nil before.
 	types []string
+	// resting tells that the kind has let it rest, timed that somebody ends that after a while, and awake up to where it does not rest.
+	resting, timed bool
+	awake          j17.StreamID
 }
 
 // adopt takes what is stored. What was handled since stays so if nobody else has moved the checkpoint. The caller holds the holding's mu.
@@ -195,17 +198,10 @@ func (r *reader) skip(now time.Time, seen uint64) (all bool) {
 	r.marks = slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > r.now.Count })
 	for some := pageEvents; some == pageEvents; {
 		leaves, more := r.h.s.o.Store.ReadOthers(r.h.tenant, r.now.After, r.types, pageEvents)
-		some = len(leaves)
-		if some > 0 && r.now == r.saved.state {
-			r.since = now
-		}
-		for i := range leaves {
-			r.now.pass(leaves[i].Position, leaves[i].Hash)
-			if r.now.Count%markEvery == 0 {
-				r.marks = append(r.marks, r.now)
-			}
+		if some = len(leaves); some > 0 {
 			r.h.busy = now
 		}
+		r.pass(now, leaves)
 		r.h.s.count.read.Add(uint64(some))
 		all = !more
 	}
@@ -213,6 +209,85 @@ func (r *reader) skip(now time.Time, seen uint64) (all bool) {
 		r.idle = seen + 1
 	}
 	return all
+}
+
+// pass passes events. The caller holds the holding's mu.
+func (r *reader) pass(now time.Time, leaves []store.Leaf) {
+	if len(leaves) > 0 && r.now == r.saved.state {
+		r.since = now
+	}
+	for i := range leaves {
+		r.now.pass(leaves[i].Position, leaves[i].Hash)
+		if r.now.Count%markEvery == 0 {
+			r.marks = append(r.marks, r.now)
+		}
+	}
+}
+
+// passAtOnce is how many events are passed at a time.
+const passAtOnce = 8 << 10
+
+// passTo passes everything up to a position, which the kind has handled without being handed it.
+func (r *reader) passTo(ctx context.Context, upTo j17.StreamID) error {
+	r.lock(func() { r.marks = slices.DeleteFunc(r.marks, func(m state) bool { return m.Count > r.now.Count }) })
+	for some := make([]store.Leaf, 0, passAtOnce); ; some = some[:0] {
+		for leaf, err := range r.h.s.o.Store.ReadLeaves(ctx, r.h.tenant, r.now.After, passAtOnce) {
+			if err != nil {
+				return err
+			}
+			if leaf.Position.Compare(upTo) > 0 {
+				break
+			}
+			some = append(some, leaf)
+		}
+		now := r.h.s.o.Clock.Now()
+		r.lock(func() { r.pass(now, some) })
+		r.h.s.count.read.Add(uint64(len(some)))
+		if len(some) < passAtOnce {
+			break
+		}
+	}
+	end := r.now
+	end.After = upTo // there may be a note
+	r.handled(&end)
+	r.store(ctx)
+	return nil
+}
+
+// rests reports whether the subscription leaves what follows where it is for now. seen is the number of changes before. The caller holds the
+// holding's mu.
+func (r *reader) rests(now time.Time, seen uint64) bool {
+	if r.kind.Rest == nil || r.saved.Failures > 0 || r.now.After.Compare(r.awake) < 0 {
+		return false
+	}
+	extent, err := r.h.s.o.Store.Extent(r.h.work, r.h.tenant)
+	if err != nil || extent.Events <= r.now.Count {
+		return false
+	}
+	d := r.kind.Rest(r.h.tenant, r.name, extent.Events-r.now.Count, extent.Last)
+	if r.resting = d > 0; !r.resting {
+		return false
+	}
+	r.idle, r.h.busy = seen+1, now
+	if !r.timed {
+		r.timed = true
+		until := now.Add(d)
+		go func() {
+			err := r.h.s.o.Clock.Wait(r.h.work, until)
+			r.lock(func() { r.timed, r.idle = false, 0 })
+			if err == nil {
+				r.h.poke()
+			}
+		}()
+	}
+	return true
+}
+
+// rouse lets the subscription not rest before it has come to where the feed ends now. The caller holds the holding's mu.
+func (r *reader) rouse() {
+	if extent, err := r.h.s.o.Store.Extent(r.h.work, r.h.tenant); err == nil {
+		r.awake, r.idle = extent.Last, 0
+	}
 }
 
 // wanted asks which events of a page are wanted, which may say nothing about the last ones; nil for all.
@@ -331,6 +406,9 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 	size := r.kind.Batch >> min(r.saved.Failures, 30)
 	size = min(max(size, 1), len(entries))
 	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, Attempt: r.saved.Failures + 1}
+	if extent, err := r.h.s.o.Store.Extent(ctx, r.h.tenant); err == nil && extent.Events > r.now.Count {
+		b.Behind = extent.Events - r.now.Count
+	}
 	b.move = r.mover(ends[:size])
 	err := r.guard(ctx, func(ctx context.Context) error { return r.kind.Do(ctx, b) })
 
@@ -360,8 +438,15 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 		}
 	}
 	r.h.s.count.handled.Add(uint64(n))
+	_, later := errors.AsType[Later](err)
+	if (err == nil || later) && !b.asked && b.passed.Compare(p.end) > 0 {
+		if err := r.passTo(ctx, b.passed); err != nil {
+			r.interrupt(ctx, err)
+			return n, false
+		}
+	}
 	if err == nil {
-		return n, true
+		return n, b.passed.Compare(p.end) <= 0
 	}
 	r.interrupt(ctx, err)
 	return n, false
