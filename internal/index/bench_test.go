@@ -40,6 +40,8 @@ type yard struct {
 	build  *build.Service
 	index  *index.Service
 	d      *index.Definition
+	// stop ends what works in the background.
+	stop func()
 }
 
 // benchRows is how many orders there are.
@@ -62,27 +64,34 @@ func newYard(tb testing.TB) *yard {
 		tb.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	kit := worker.New(clock.System{}, log)
-	y := &yard{
-		tb: tb, store: st, engine: engine.New(engine.Options{Store: st, Clock: clock.System{}, Logger: log}),
-		feed:  feed.New(feed.Options{Store: st, Clock: clock.System{}, Logger: log, Worker: kit}),
-		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: log}),
-	}
-	y.index = index.New(index.Options{Store: st, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log})
+	y := &yard{tb: tb, store: st, engine: engine.New(engine.Options{Store: st, Clock: clock.System{}, Logger: log})}
 	y.engine.Deploy(prod, enginetest.Compiled(tb, benchSpec), nil)
 	y.d = &index.Definition{ID: "orders", Type: "order", Rows: y.rows, Learn: y.learn}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
-	var running sync.WaitGroup
-	running.Go(func() { _ = y.feed.Run(ctx) })
-	running.Go(func() { _ = y.build.Run(ctx) })
+	y.start()
 	tb.Cleanup(func() {
-		cancel()
-		running.Wait()
+		y.stop()
 		if err := st.Close(); err != nil {
 			tb.Error(err)
 		}
 	})
 	return y
+}
+
+// start begins what works in the background.
+func (y *yard) start() {
+	log := slog.New(slog.DiscardHandler)
+	kit := worker.New(clock.System{}, log)
+	y.feed = feed.New(feed.Options{Store: y.store, Clock: clock.System{}, Logger: log, Worker: kit})
+	y.build = build.New(build.Options{Store: y.store, Clock: clock.System{}, Worker: kit, Logger: log})
+	y.index = index.New(index.Options{Store: y.store, Feed: y.feed, Build: y.build, Clock: clock.System{}, Worker: kit, Logger: log})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(y.tb.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = y.feed.Run(ctx) })
+	running.Go(func() { _ = y.build.Run(ctx) })
+	y.stop = func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // rows computes orders as their definition does.
@@ -243,6 +252,59 @@ func BenchmarkCount(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(counted), "ns/row")
 }
 
+// BenchmarkBehind writes events of orders while nobody follows them, and then waits until the index shows all.
+func BenchmarkBehind(b *testing.B) {
+	y := newYard(b)
+	rows := benchRows(b)
+	for first := 0; first < rows; first += 1000 {
+		y.some(1000, func(n int) store.NewEvent { return order(first+n, 0) })
+	}
+	y.built()
+	y.stop()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for n := 0; n < b.N; n += 100 {
+		y.some(min(100, b.N-n), func(int) store.NewEvent { return order(rng.IntN(rows), n) })
+	}
+	b.ResetTimer()
+	began := worktest.ProcessorTime(b)
+	y.start()
+	if _, err := y.index.Ensure(b.Context(), prod, y.d); err != nil {
+		b.Fatal(err)
+	}
+	y.shown()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(worktest.ProcessorTime(b)-began)/1e3/float64(b.N), "cpu-µs/event")
+}
+
+// some writes events in one unit.
+func (y *yard) some(n int, each func(n int) store.NewEvent) {
+	y.tb.Helper()
+	var u store.Append
+	for i := range n {
+		u.Events = append(u.Events, each(i))
+	}
+	if _, err := y.store.Append(y.tb.Context(), prod, []store.Append{u}); err != nil {
+		y.tb.Fatal(err)
+	}
+}
+
+// shown waits until the index shows all that is there.
+func (y *yard) shown() {
+	y.tb.Helper()
+	m, err := y.store.Moment(y.tb.Context(), prod)
+	if err != nil {
+		y.tb.Fatal(err)
+	}
+	end := m.Position()
+	m.Close()
+	for {
+		if v, err := y.index.At(y.tb.Context(), prod, y.d.ID, end); err == nil {
+			v.Close()
+			return
+		}
+	}
+}
+
 // BenchmarkUpkeep writes events of orders and waits until the index shows them.
 func BenchmarkUpkeep(b *testing.B) {
 	y := newYard(b)
@@ -262,19 +324,7 @@ func BenchmarkUpkeep(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "written/s")
-	m, err := y.store.Moment(b.Context(), prod)
-	if err != nil {
-		b.Fatal(err)
-	}
-	end := m.Position()
-	m.Close()
-	for {
-		v, err := y.index.At(b.Context(), prod, y.d.ID, end)
-		if err == nil {
-			v.Close()
-			break
-		}
-	}
+	y.shown()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 	b.ReportMetric(float64(worktest.ProcessorTime(b)-began)/1e3/float64(b.N), "cpu-µs/event")
 }

@@ -69,21 +69,30 @@ func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j
 	rows = make([]Row, 0, len(ids))
 	for some := range slices.Chunk(ids, slice) {
 		runtime.Gosched()
-		made, err := d.Rows(ctx, t, at, some)
+		made, err := s.computeSome(ctx, t, d, at, some)
 		if err != nil {
 			return nil, err
-		}
-		if len(made) != len(some) {
-			return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(made), len(some))
-		}
-		for i := range made {
-			if made[i].ID != some[i] {
-				return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", made[i].ID, some[i])
-			}
 		}
 		rows = append(rows, made...)
 	}
 	return rows, nil
+}
+
+// computeSome is compute for a few rows.
+func (s *Service) computeSome(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) ([]Row, error) {
+	made, err := d.Rows(ctx, t, at, ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(made) != len(ids) {
+		return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(made), len(ids))
+	}
+	for i := range made {
+		if made[i].ID != ids[i] {
+			return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", made[i].ID, ids[i])
+		}
+	}
+	return made, nil
 }
 
 // built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
@@ -96,9 +105,13 @@ func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err 
 	if err := s.o.Feed.Subscribe(ctx, j.Tenant, kind, sl.name, feed.After(j.At)); err != nil {
 		return w, err
 	}
+	s.asks(ctx, j.Tenant, sl.name)
 	status, err := s.o.Feed.Status(ctx, j.Tenant, kind, sl.name)
 	if err != nil {
 		return w, err
+	}
+	if status.Lag > nearly {
+		s.wake(ctx, j.Tenant, sl.name) // it may rest in another process
 	}
 	if status.Lag > nearly || sl.Fanout != nil {
 		return w, build.Later{For: catchUp}

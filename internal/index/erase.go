@@ -44,6 +44,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 // awaitErased waits until a slot shows nothing that was before a note, or is gone.
 func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, note j17.StreamID) error {
 	machine := clock.System{}
+	roused := false
 	for {
 		moved := s.awaited(t, name)
 		sl, err := readSlot(s.get(ctx, t), name)
@@ -58,6 +59,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		}
 
 		// One that follows the feed gets there, whoever sees to it.
+		s.asks(ctx, t, name)
 		_, err = s.o.Feed.Status(ctx, t, kind, name)
 		if errors.Is(err, store.ErrNotFound) {
 			if err := s.beginAnew(ctx, t, sl); err != nil && !conflict(err) {
@@ -83,6 +85,10 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		select {
 		case <-moved:
 		case <-over:
+			if !roused {
+				roused = true
+				s.wake(ctx, t, name) // it may rest in another process
+			}
 		}
 		stop()
 		<-over

@@ -42,6 +42,8 @@ type house struct {
 	logger *slog.Logger
 	// scrub is how often processes look through their indexes.
 	scrub time.Duration
+	// hasty lets the upkeep of processes rest, and work in bulk, where a handful of events are behind.
+	hasty bool
 }
 
 // inBubble runs a test with a store whose time is made up.
@@ -88,6 +90,9 @@ func (h *house) start(st store.Store, with ...func(*feed.Options)) *process {
 		build: build.New(build.Options{Store: st, Clock: clock.System{}, Worker: kit, Logger: h.logger, Parallel: 2}),
 	}
 	p.Service = index.New(index.Options{Store: st, Feed: p.feed, Build: p.build, Clock: clock.System{}, Worker: kit, Logger: h.logger, Scrub: h.scrub})
+	if h.hasty {
+		p.Hasten()
+	}
 	ctx, cancel := context.WithCancel(h.tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = p.feed.Run(ctx) })
@@ -107,6 +112,11 @@ func (h *house) pass(d time.Duration) {
 		h.tb.Error(err)
 	}
 	synctest.Wait()
+}
+
+// wait is pass for who is not alone.
+func (h *house) wait(d time.Duration) {
+	_ = (clock.System{}).Wait(h.tb.Context(), time.Now().Add(d)) // the test sees that its time is over
 }
 
 // event is the next one of an aggregate.

@@ -90,6 +90,7 @@ type Options struct {
 type Service struct {
 	o      Options
 	counts counters
+	limits limits
 
 	mu sync.Mutex
 	// known are the definitions by tenant and ID, slots the indexes that slots are of.
@@ -104,6 +105,12 @@ type Service struct {
 	waiting map[place]time.Time
 	// large has a place for each question that holds many ids in memory.
 	large *work.Pool
+	// rests has when slots were asked for, and whether their upkeep rests.
+	rests map[place]*resting
+
+	// bulking is held by who works off many events at a time; bulk is what was worked off last if it is not done.
+	bulking sync.Mutex
+	bulk    *bulk
 }
 
 // place is an index or a slot of a tenant.
@@ -152,8 +159,9 @@ func New(o Options) *Service {
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
 		reached: map[place]reach{}, waiting: map[place]time.Time{},
 		large: work.NewPool(large, large/2),
+		rests: map[place]*resting{}, limits: usual(),
 	}
-	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch})
+	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch, Rest: s.mayRest})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})
 	return s
 }
@@ -436,7 +444,7 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 		return nil, err
 	}
-	s.behind(t, name, time.Time{}) // nothing waits for it any more
+	s.unneeded(t, name)
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
@@ -501,6 +509,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 			delete(s.idle, at)
 			delete(s.reached, at)
 			delete(s.waiting, at)
+			delete(s.rests, at)
 		}
 	}
 }
@@ -515,6 +524,7 @@ func (s *Service) Forget(t j17.Tenant) {
 	maps.DeleteFunc(s.idle, func(at place, _ bool) bool { return of(at) })
 	maps.DeleteFunc(s.reached, func(at place, _ reach) bool { return of(at) })
 	maps.DeleteFunc(s.waiting, func(at place, _ time.Time) bool { return of(at) })
+	maps.DeleteFunc(s.rests, func(at place, _ *resting) bool { return of(at) })
 }
 
 // Status is how an index is.

@@ -65,23 +65,33 @@ func (h *house) rewrite(t j17.Tenant, id, data string) {
 	}
 }
 
-// TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes. Every view is what a look at all aggregates
-// at its position gives.
+// TestHistories makes up histories of writes, erasures, rebuilds, restarts and new indexes, and of times in which nobody asks. Every view is
+// what a look at all aggregates at its position gives, also where upkeep rests and works in bulk after a handful of events.
 func TestHistories(t *testing.T) {
-	seeds := 1
+	seeds := 2
 	if os.Getenv("J17_SOAK") != "" {
 		seeds = 100
 	}
 	for seed := range seeds {
 		inBubble(t, func(t *testing.T, h *house) {
 			t.Helper()
+			h.hasty = seed%2 == 1
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			d := source{h.disk}.definition(nil)
 			p := h.start(h.disk)
 			h.random(rng, prod, rng.IntN(40)+1)
 			h.ready(p, prod, d)
 			for range 40 {
-				switch rng.IntN(12) {
+				switch rng.IntN(14) {
+				case 12, 13:
+					h.pass(11 * time.Second)
+					for range rng.IntN(10) {
+						h.random(rng, prod, rng.IntN(40))
+						h.pass(time.Duration(rng.IntN(70)) * time.Millisecond)
+						if rng.IntN(5) == 0 {
+							h.rewrite(prod, fmt.Sprintf("i%02d", rng.IntN(12)), `{}`)
+						}
+					}
 				case 0:
 					h.erase(prod, fmt.Sprintf("i%02d", rng.IntN(12)))
 				case 1:
@@ -155,6 +165,7 @@ func TestCrashes(t *testing.T) {
 		for left, over := 0, false; !over; left += stride {
 			inBubble(t, func(t *testing.T, h *house) {
 				t.Helper()
+				h.hasty = left%2 == 1
 				rng := rand.New(rand.NewPCG(7, 7))
 				h.random(rng, prod, 300)
 				d := source{h.disk}.definition(nil)
@@ -170,6 +181,11 @@ func TestCrashes(t *testing.T) {
 					h.random(rng, prod, 20)
 				}
 				h.pass(20 * time.Second)
+				for range 5 {
+					h.random(rng, prod, 20) // nobody has asked for a while
+					h.pass(30 * time.Millisecond)
+				}
+				h.pass(time.Second)
 				over = !m.IsDead()
 				if !over {
 					crashes++

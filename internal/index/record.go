@@ -57,8 +57,10 @@ type slot struct {
 type fanout struct {
 	// To is the position that the rows will be as of.
 	To []byte `json:"to"`
-	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of these.
+	// Sources are what has changed, in order. At is the number of the one whose rows are being made, Row the last of these. With Feed there are
+	// none: the rows are those that follow from the events up to To, and Row is the last one of all.
 	Sources []string `json:"sources"`
+	Feed    bool     `json:"feed,omitempty"`
 	At      int      `json:"at,omitempty"`
 	Row     string   `json:"row,omitempty"`
 	// Done and Total count rows.
@@ -129,6 +131,8 @@ type record struct {
 	// entries are in order, each once, names those of sources and sets.
 	entries []Entry
 	names   []string
+	// stored is what it was read from, "" for one that was not.
+	stored string
 }
 
 // recordOf returns the record of a row.
@@ -190,13 +194,14 @@ func appendString(b []byte, s string) []byte {
 
 var errRecord = errors.New("the record of a row in an index cannot be read")
 
-// parseRecord reads what encode has written.
-func parseRecord(b []byte) (*record, error) {
-	n, b, err := takeNumber(b)
+// parseRecord reads what encode has written. All of its texts are parts of one copy.
+func parseRecord(stored []byte) (*record, error) {
+	all := string(stored)
+	n, b, err := takeNumber(all)
 	if err != nil || n > uint64(len(b)) {
 		return nil, errRecord
 	}
-	r := &record{entries: make([]Entry, n)}
+	r := &record{entries: make([]Entry, n), stored: all}
 	for i := range r.entries {
 		e := &r.entries[i]
 		if e.text, b, err = takeString(b); err == nil {
@@ -216,20 +221,22 @@ func parseRecord(b []byte) (*record, error) {
 	return r, nil
 }
 
-func takeNumber(b []byte) (uint64, []byte, error) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 {
-		return 0, nil, errRecord
+func takeNumber(s string) (n uint64, rest string, err error) {
+	for i := range min(len(s), binary.MaxVarintLen64) {
+		n |= uint64(s[i]&0x7f) << (7 * i)
+		if s[i] < 0x80 {
+			return n, s[i+1:], nil
+		}
 	}
-	return n, b[size:], nil
+	return 0, "", errRecord
 }
 
-func takeString(b []byte) (string, []byte, error) {
-	n, b, err := takeNumber(b)
-	if err != nil || n > uint64(len(b)) {
-		return "", nil, errRecord
+func takeString(s string) (taken, rest string, err error) {
+	n, s, err := takeNumber(s)
+	if err != nil || n > uint64(len(s)) {
+		return "", "", errRecord
 	}
-	return string(b[:n]), b[n:], nil
+	return s[:n], s[n:], nil
 }
 
 // numberOf is the number of the index that an entry is of.
@@ -274,6 +281,13 @@ type changes struct {
 	sides                []store.Side
 	size                 int
 	rows, entries, bytes int64
+}
+
+// add adds what others have gathered.
+func (c *changes) add(others *changes) {
+	c.sides = append(c.sides, others.sides...)
+	c.size += others.size
+	c.rows, c.entries, c.bytes = c.rows+others.rows, c.entries+others.entries, c.bytes+others.bytes
 }
 
 // put and remove add one write.
@@ -331,9 +345,8 @@ func (c *changes) replace(id string, old, now *record) {
 	}
 
 	// The record itself.
-	key, before, after := c.slot+"/"+id, []byte(nil), []byte(nil)
+	key, before, after := c.slot+"/"+id, old.stored, []byte(nil)
 	if !old.empty() {
-		before = old.encode()
 		c.bytes -= int64(len(key) + len(before))
 	}
 	if !now.empty() {
@@ -341,7 +354,7 @@ func (c *changes) replace(id string, old, now *record) {
 		c.bytes += int64(len(key) + len(after))
 	}
 	switch {
-	case slices.Equal(before, after):
+	case before == string(after):
 	case after == nil:
 		c.remove(rowSpace, key)
 	default:

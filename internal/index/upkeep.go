@@ -54,8 +54,11 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		}
 		d = s.definition(b.Tenant, sl)
 	}
-	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
-	defer s.tell(b.Tenant, sl.name)
+	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
+	defer func() {
+		s.busy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
+		s.tell(b.Tenant, u.slot.name)
+	}()
 	s.behind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
 
 	// What was begun comes first.
@@ -65,6 +68,13 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		}
 		sl = u.slot // it is further now
 	}
+	if u.far(b.Behind, positionOf(&b.Entries[0])) {
+		if err := u.inBulk(ctx); err != nil {
+			return u.mend(ctx, err)
+		}
+		sl = u.slot
+	}
+	b.Passed(sl.after())
 	n, touched, events := len(b.Entries), []j17.Key(nil), []*j17.Event(nil)
 	for _, e := range b.Entries {
 		if positionOf(&e).Compare(sl.after()) > 0 {
@@ -118,6 +128,14 @@ func (s *Service) behind(t j17.Tenant, slot string, since time.Time) {
 	}
 }
 
+// unneeded lets go of what is known of the upkeep of a slot.
+func (s *Service) unneeded(t j17.Tenant, slot string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, place{t, slot})
+	delete(s.rests, place{t, slot})
+}
+
 // positionOf returns where an entry of a feed is.
 func positionOf(e *store.Entry) j17.StreamID {
 	if e.Event != nil {
@@ -143,8 +161,8 @@ type upkeep struct {
 	t    j17.Tenant
 	d    *Definition
 	slot *slot
-	// size is how many rows are computed for a commit.
-	size int
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit.
+	attempt, size int
 }
 
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
@@ -197,13 +215,15 @@ func (u *upkeep) sources(ctx context.Context, touched []j17.Key, to j17.StreamID
 			names = append(names, sourceName(key))
 		}
 	}
-	if u.d.Sets != nil && len(keys) > 0 {
-		sets, err := u.d.Sets(ctx, u.t, to, keys)
-		if err != nil {
-			return nil, err
-		}
-		for _, set := range sets {
-			names = append(names, setName(set))
+	if u.d.Sets != nil {
+		for some := range slices.Chunk(keys, setsAtOnce) {
+			sets, err := u.d.Sets(ctx, u.t, to, some)
+			if err != nil {
+				return nil, err
+			}
+			for _, set := range sets {
+				names = append(names, setName(set))
+			}
 		}
 	}
 	slices.Sort(names)
@@ -308,6 +328,9 @@ const maxCounted = 10_000_000
 
 // fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another turn.
 func (u *upkeep) fanout(ctx context.Context) error {
+	if u.slot.Fanout.Feed {
+		return u.continued(ctx)
+	}
 	u.s.counts.fanouts.Add(1)
 	defer u.s.counts.fanouts.Add(-1)
 	for turns := 0; turns < fanoutTurns; {

@@ -68,6 +68,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	var until time.Time
+	roused := false
 	for {
 		v, moved, err := s.open(waiting, t, id, p)
 		if v != nil || err != nil {
@@ -96,9 +97,20 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 		select {
 		case <-moved:
 		case <-over:
+			if !roused {
+				roused = true
+				s.rouse(ctx, t, id)
+			}
 		}
 		looked()
 		<-over
+	}
+}
+
+// rouse lets an index go on whose upkeep may rest in another process.
+func (s *Service) rouse(ctx context.Context, t j17.Tenant, id string) {
+	if h, err := readHead(s.get(ctx, t), id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
+		s.wake(ctx, t, h.Serving)
 	}
 }
 
@@ -125,6 +137,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 		return nil, nil, s.unbuilt(ctx, t, &h)
 	}
 	moved = s.awaited(t, h.Serving)
+	s.asks(ctx, t, h.Serving)
 	known, err := s.handled(ctx, t, h.Serving)
 	if err != nil {
 		return nil, nil, err

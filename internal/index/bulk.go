@@ -1,0 +1,276 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"j17"
+	"j17/internal/feed"
+	"j17/internal/store"
+)
+
+const (
+	// bulkSlice is how many rows are computed before others may run, and bulkTurns how many commits follow each other before others have
+	// their turn.
+	bulkSlice, bulkTurns = 128, 8
+	// setsAtOnce is of how many aggregates the sets are asked for at a time.
+	setsAtOnce = 1024
+)
+
+// limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in tests.
+type limits struct {
+	// restFrom is how many events a slot that nobody asks for is behind when its upkeep rests, and restMost when it goes on whatever happens.
+	restFrom, restMost uint64
+	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many of them are at a time,
+	// and how many rows that may be. bulkRows is how many rows change in one commit then.
+	bulkFrom           uint64
+	bulkMost, bulkRows int
+}
+
+// usual are the limits of a service.
+func usual() limits {
+	return limits{restFrom: 1 << 10, restMost: 120_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+}
+
+// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
+// of the store that are read once, where an event by itself reads blocks of its own.
+type bulk struct {
+	of  place
+	to  j17.StreamID
+	ids []string
+}
+
+// far reports whether so many events follow, the first of them at a position, that they are worked off in bulk.
+func (u *upkeep) far(behind uint64, at j17.StreamID) bool {
+	return behind >= u.s.limits.bulkFrom && u.attempt == 1 && at.Compare(u.slot.after()) > 0 &&
+		at.Compare(u.s.small(u.t, u.slot.name)) > 0
+}
+
+// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at it.
+func (u *upkeep) inBulk(ctx context.Context) error {
+	if !u.s.bulking.TryLock() {
+		return nil
+	}
+	defer u.s.bulking.Unlock()
+	b, last, err := u.collect(ctx, j17.StreamID{})
+	switch {
+	case err != nil:
+		return err
+	case b == nil:
+		u.s.keepSmall(u.t, u.slot.name, last)
+		return nil
+	case len(b.ids) == 0:
+		return nil
+	}
+	u.s.bulk = b
+	u.slot.Fanout = &fanout{To: writePosition(b.to), Feed: true, Total: uint64(len(b.ids))}
+	return u.goOn(ctx)
+}
+
+// continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.
+func (u *upkeep) continued(ctx context.Context) error {
+	if !u.s.bulking.TryLock() {
+		return feed.Later{For: catchUp}
+	}
+	defer u.s.bulking.Unlock()
+
+	// Which rows they are is in memory, unless another process has begun or somebody else came in between.
+	to := readPosition(u.slot.Fanout.To)
+	if b := u.s.bulk; b == nil || b.of != (place{u.t, u.slot.name}) || b.to != to {
+		u.s.bulk = nil
+		b, _, err := u.collect(ctx, to)
+		if err != nil {
+			return err
+		}
+		u.s.bulk = b
+	}
+	return u.goOn(ctx)
+}
+
+// collect finds the rows that follow from the events behind the slot, up to a position, or up to where it gets for the zero one. There are
+// none where these are too many, which is told of no change that was begun.
+func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j17.StreamID, err error) {
+	// What has changed. One type mostly is all there is.
+	b = &bulk{of: place{u.t, u.slot.name}}
+	var others, touched []j17.Key
+	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, u.slot.after(), u.s.limits.bulkMost) {
+		if err != nil {
+			return nil, last, err
+		}
+		at := positionOf(&e)
+		if !to.IsZero() && at.Compare(to) > 0 {
+			break
+		}
+		last = at
+		touched = appendTouched(touched[:0], &e)
+		for _, key := range touched {
+			if key.Type == u.d.Type {
+				b.ids = append(b.ids, key.ID)
+			}
+			if slices.Contains(u.d.Types, key.Type) {
+				others = append(others, key)
+			}
+		}
+	}
+	b.to = last
+	if !to.IsZero() {
+		b.to = to
+	}
+
+	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were made anew since.
+	most := u.s.limits.bulkMost
+	if !to.IsZero() {
+		most = maxCounted
+	}
+	names, err := u.sources(ctx, others, b.to)
+	if err != nil {
+		return nil, last, err
+	}
+	more, all, err := u.rows(ctx, names, most)
+	if err != nil || !all {
+		return nil, last, err
+	}
+	b.ids = append(b.ids, more...)
+	slices.Sort(b.ids)
+	b.ids = slices.Compact(b.ids)
+	return b, last, nil
+}
+
+// made is what one commit of rows in bulk has: the changes of the first n of those that it was asked for.
+type made struct {
+	*changes
+
+	n   int
+	err error
+}
+
+// goOn commits rows for some turns. The next ones are computed while some are being stored.
+func (u *upkeep) goOn(ctx context.Context) error {
+	u.s.counts.fanouts.Add(1)
+	defer u.s.counts.fanouts.Add(-1)
+	f := u.slot.Fanout
+	to := readPosition(f.To)
+	at, found := slices.BinarySearch(u.s.bulk.ids, f.Row)
+	left := u.s.bulk.ids[at+int(one(found)):]
+	rows := max(u.s.limits.bulkRows>>min(u.attempt-1, 10), 1)
+
+	var next made
+	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to) }
+	for turn := range bulkTurns {
+		if turn == 0 {
+			next = prepare(left)
+		}
+		if next.err != nil {
+			return next.err
+		}
+		now := next
+		if now.n > 0 {
+			f.Row = left[now.n-1]
+		}
+		left, f.Done = left[now.n:], f.Done+uint64(now.n)
+		ended := len(left) == 0
+		if ended {
+			u.slot.After, u.slot.Fanout = f.To, nil
+		}
+		var preparing sync.WaitGroup
+		if !ended && turn+1 < bulkTurns {
+			preparing.Go(func() { next = prepare(left) })
+		}
+		u.s.counts.writes.Add(uint64(len(now.sides)))
+		err := u.s.o.Store.Write(ctx, u.t, append(now.writes(), u.slot.put()))
+		preparing.Wait()
+		if err != nil {
+			return err
+		}
+		if u.slot, err = readSlot(u.s.get(ctx, u.t), u.slot.name); err != nil {
+			return err
+		}
+		if ended {
+			u.s.bulk = nil
+			u.s.counts.batches.Add(1)
+			return nil
+		}
+		before := f.Row
+		if f = u.slot.Fanout; f == nil || !f.Feed || f.Row != before || readPosition(f.To) != to {
+			return feed.Later{} // somebody else has gone on with it: what was compared with records is of before
+		}
+	}
+	return feed.Later{}
+}
+
+// several computes rows and what is to be written of them, on all processors. Where that is more than maxBytes, it is of the first ones.
+func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID) made {
+	if len(ids) == 0 {
+		return made{changes: &changes{slot: u.slot.name}}
+	}
+	n := min(runtime.GOMAXPROCS(0), (len(ids)+bulkSlice-1)/bulkSlice)
+	parts := make([]made, n)
+	part := func(i int) []string { return ids[len(ids)*i/n : len(ids)*(i+1)/n] }
+	var computing sync.WaitGroup
+	for i := 1; i < n; i++ {
+		computing.Go(func() { parts[i] = u.part(ctx, part(i), to, maxBytes/n) })
+	}
+	parts[0] = u.part(ctx, part(0), to, maxBytes/n)
+	computing.Wait()
+
+	// Those that follow each other from the first one on.
+	all := parts[0]
+	for i := 1; i < n && all.err == nil; i++ {
+		if parts[i-1].n < len(part(i-1)) {
+			break
+		}
+		all.add(parts[i].changes)
+		all.n, all.err = all.n+parts[i].n, parts[i].err
+	}
+	if all.err == nil {
+		slices.SortFunc(all.sides, func(a, b store.Side) int { return cmp.Or(cmp.Compare(a.Space, b.Space), strings.Compare(a.Key, b.Key)) })
+	}
+	return all
+}
+
+// part computes rows, and compares them with their records.
+func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, most int) made {
+	m := made{changes: &changes{slot: u.slot.name}}
+	for some := range slices.Chunk(ids, bulkSlice) {
+		runtime.Gosched()
+		var rows []Row
+		if rows, m.err = u.s.computeSome(ctx, u.t, u.d, to, some); m.err != nil {
+			return m
+		}
+		u.s.counts.rows.Add(uint64(len(rows)))
+		var old []*record
+		if old, m.err = u.records(ctx, some); m.err != nil {
+			return m
+		}
+		for i := range rows {
+			m.replace(rows[i].ID, old[i], recordOf(&rows[i]))
+			m.n++
+			if m.size > most {
+				return m
+			}
+		}
+	}
+	return m
+}
+
+// records returns what is kept of rows whose ids are in order, nil for those of which nothing is.
+func (u *upkeep) records(ctx context.Context, ids []string) ([]*record, error) {
+	keys, records := make([]string, len(ids)), make([]*record, len(ids))
+	for i, id := range ids {
+		keys[i] = u.slot.name + "/" + id
+	}
+	err := u.s.o.Store.GetEach(ctx, u.t, rowSpace, keys, func(i int, value []byte) (err error) {
+		if records[i], err = parseRecord(value); err != nil {
+			err = &store.CorruptionError{Where: string(rowSpace) + "/" + keys[i], Err: err}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, damage{err}
+	}
+	return records, nil
+}

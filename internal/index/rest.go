@@ -1,0 +1,106 @@
+package index
+
+import (
+	"context"
+	"time"
+
+	"j17"
+)
+
+const (
+	// restCalm is for how long nothing is written when it goes on, wanted for how long nobody has asked for a slot when it may rest.
+	restCalm = 50 * time.Millisecond
+	wanted   = 10 * time.Second
+)
+
+// resting is what is known of a slot whose upkeep may rest. While events come faster than they are worked off, and nobody asks for the slot, they
+// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile.
+type resting struct {
+	// asked is when somebody asked for the slot last.
+	asked time.Time
+	// rests tells that the upkeep rests. end is where the feed ended, and since when it has.
+	rests bool
+	end   j17.StreamID
+	since time.Time
+	// busy tells that a change of many rows is under way: until it is done nobody can read the slot.
+	busy bool
+	// small is up to where events are worked off as they come, because too many rows follow from some of them.
+	small j17.StreamID
+}
+
+// restOf returns what is known of a slot. The caller holds mu.
+func (s *Service) restOf(t j17.Tenant, slot string) *resting {
+	at := place{t, slot}
+	r := s.rests[at]
+	if r == nil {
+		r = &resting{}
+		s.rests[at] = r
+	}
+	return r
+}
+
+// mayRest says for how long the upkeep of a slot may rest, unless the feed grows or somebody asks for it: 0 for not at all. behind is how many
+// events it has not passed, end where the feed ends.
+func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.StreamID) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, r := s.o.Clock.Now(), s.restOf(t, slot)
+	if r.end != end {
+		r.end, r.since = end, now
+	}
+	calm, unasked := now.Sub(r.since), now.Sub(r.asked)
+	if r.busy || behind < s.limits.restFrom || behind >= s.limits.restMost || unasked < wanted || calm < 0 || calm >= restCalm {
+		s.endRest(t, slot, r)
+		return 0
+	}
+	if r.rests = true; s.waiting[place{t, slot}].IsZero() {
+		s.waiting[place{t, slot}] = now // the first of these events has come just now
+	}
+	return restCalm - calm
+}
+
+// endRest notes that a slot does not rest any more: how long events wait for it is told by those that are handled. The caller holds mu.
+func (s *Service) endRest(t j17.Tenant, slot string, r *resting) {
+	if r.rests {
+		r.rests = false
+		delete(s.waiting, place{t, slot})
+	}
+}
+
+// busy notes whether a change of many rows of a slot is under way.
+func (s *Service) busy(t j17.Tenant, slot string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restOf(t, slot).busy = is
+}
+
+// asks notes that somebody wants a slot to show what is there. It goes on if it rests here.
+func (s *Service) asks(ctx context.Context, t j17.Tenant, slot string) {
+	s.mu.Lock()
+	r := s.restOf(t, slot)
+	r.asked = s.o.Clock.Now()
+	rests := r.rests
+	s.endRest(t, slot, r)
+	s.mu.Unlock()
+	if rests {
+		s.wake(ctx, t, slot)
+	}
+}
+
+// wake lets a slot go on that rests, wherever it is kept up to date.
+func (s *Service) wake(ctx context.Context, t j17.Tenant, slot string) {
+	_ = s.o.Feed.Wake(ctx, t, kind, slot) // else it goes on by itself, a little later
+}
+
+// small is up to where the events of a slot are worked off as they come; keepSmall sets it.
+func (s *Service) small(t j17.Tenant, slot string) j17.StreamID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restOf(t, slot).small
+}
+
+func (s *Service) keepSmall(t j17.Tenant, slot string, upTo j17.StreamID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restOf(t, slot).small = upTo
+}
