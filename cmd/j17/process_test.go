@@ -29,12 +29,13 @@ import (
 // prints; and does not outlive the tests, however they end. This file is the only one that starts processes.
 
 const (
-	// patience is how long a test waits for something that a process has to say.
-	patience = time.Minute
+	// patience is how long a test waits for something that a process has to say. These bounds end what would never end; a slow machine with
+	// all its processors busy is not to reach them.
+	patience = 5 * time.Minute
 	// lifetime is how long a process may run.
-	lifetime = 6 * time.Minute
+	lifetime = 15 * time.Minute
 	// scriptsTime bounds all scripts of TestScripts together.
-	scriptsTime = 10 * time.Minute
+	scriptsTime = 18 * time.Minute
 	// raceVariable has the options of the race detector, with which the program is built where the tests are. It makes every
 	// process sleep for a second before it ends, unless it is told not to.
 	raceVariable, noSleep = "GORACE", "atexit_sleep_ms=0"

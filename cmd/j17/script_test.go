@@ -220,7 +220,7 @@ func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
 			body = strings.NewReader(a)
 		}
 	}
-	ctx, cancel := context.WithTimeout(scriptContext(ts), 30*time.Second)
+	ctx, cancel := context.WithTimeout(scriptContext(ts), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, args[0], url, body)
 	ts.Check(err)

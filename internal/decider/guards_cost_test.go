@@ -81,7 +81,7 @@ func TestGuardsAreBounded(t *testing.T) {
 						return f, nil
 					},
 				})
-				used := worktest.ProcessorTime(t) - before
+				used := worktest.Since(t, before)
 
 				got := refusal(t, err)
 				first := strings.Contains(got, "/requires/0\n")

@@ -67,7 +67,7 @@ func TestStoppingDoesNotWaitForASlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	guard, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	guard, cancel := context.WithTimeout(t.Context(), time.Minute) // half of what a client has for an answer
 	defer cancel()
 	select {
 	case err := <-ended:
@@ -133,7 +133,7 @@ func TestARemovedFolderIsNoticed(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	guard, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	guard, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	select {
 	case <-lost:

@@ -167,7 +167,7 @@ func TestHostileSpecsAreBounded(t *testing.T) {
 			}
 			before := worktest.ProcessorTime(t)
 			c, found := spec.Compile([]byte(src))
-			used := worktest.ProcessorTime(t) - before
+			used := worktest.Since(t, before)
 			t.Logf("%v, compiled %t, %d findings, such as %.100s", used, c != nil, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {
 				t.Errorf("compiling took %v of processor time", used)
@@ -200,7 +200,7 @@ func TestHostileComparisonsAreBounded(t *testing.T) {
 			was, is := compile(t, []byte(pair[0])), compile(t, []byte(pair[1]))
 			before := worktest.ProcessorTime(t)
 			found := spec.Compare(was, is)
-			used := worktest.ProcessorTime(t) - before
+			used := worktest.Since(t, before)
 			t.Logf("%v, %d findings, such as %.100s", used, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {
 				t.Errorf("comparing took %v of processor time", used)

@@ -9,6 +9,7 @@ import (
 	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 func seeds() []string {
@@ -35,10 +36,10 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		var l diag.List
-		start := time.Now()
+		start := worktest.ProcessorTime(t)
 		s := schema.NewGroup(&l).Compile(v, "")
 		_, _ = s.Validate(v, work.Counted(work.Command))
-		if took := time.Since(start); took > slow {
+		if took := worktest.Since(t, start); took > slow {
 			t.Fatalf("it took %v", took)
 		}
 		for _, d := range l.All() {
@@ -69,9 +70,9 @@ func FuzzValidate(f *testing.F) {
 		}
 		var l diag.List
 		s := schema.NewGroup(&l).Compile(v, "")
-		start := time.Now()
+		start := worktest.ProcessorTime(t)
 		failures, err := s.Validate(data, work.Counted(work.Command))
-		if took := time.Since(start); took > slow {
+		if took := worktest.Since(t, start); took > slow {
 			t.Fatalf("it took %v", took)
 		}
 		if err != nil && j17.CodeOf(err) != j17.CodeWorkLimit {

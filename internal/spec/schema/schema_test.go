@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -17,6 +16,7 @@ import (
 	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 var update = flag.Bool("update", false, "write what the tests found into testdata")
@@ -125,9 +125,9 @@ func or(s, fallback string) string {
 // soon fails the test when f takes longer than anybody should wait, even for a busy machine.
 func soon(t *testing.T, f func()) {
 	t.Helper()
-	start := time.Now()
+	start := worktest.ProcessorTime(t)
 	f()
-	if took := time.Since(start); took > slow {
+	if took := worktest.Since(t, start); took > slow {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -119,7 +119,7 @@ func TestUnitsAreWorthTheirTime(t *testing.T) {
 			b := work.New(t.Context(), work.Replay)
 			start := worktest.ProcessorTime(t)
 			_, err := h.Apply(value.NewEditor(), states[c.state], &tick.Event{Data: tick.Raw(data)}, b, nil)
-			took = worktest.ProcessorTime(t) - start
+			took = worktest.Since(t, start)
 			if err != nil && (j17.CodeOf(err) != j17.CodeWorkLimit || !h.Heavy(len(data))) {
 				t.Errorf("%s is heavy: %v, and ends with %v", c.name, h.Heavy(len(data)), err)
 			}

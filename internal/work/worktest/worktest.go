@@ -4,6 +4,7 @@
 package worktest
 
 import (
+	"math"
 	"syscall"
 	"time"
 )
@@ -22,6 +23,44 @@ func ProcessorTime(f Failer) time.Duration {
 		f.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Since returns what the process has used since ProcessorTime has returned start, on a machine of moderate speed: on a slower one it is less
+// than what was used. What is so short that it is within all bounds is not compared.
+func Since(f Failer, start time.Duration) time.Duration {
+	f.Helper()
+	used := ProcessorTime(f) - start
+	if used < 50*time.Millisecond {
+		return used
+	}
+	return time.Duration(float64(used) / max(1, slowness(f)))
+}
+
+// slowness tells how many times as long as on a machine of moderate speed this one takes for the same work: simple steps, and looks at more
+// memory than its caches hold. Of several measurements the fastest counts, since others use caches and memory as well.
+func slowness(f Failer) float64 {
+	f.Helper()
+	const moderate = 4 * time.Millisecond
+	memory, least := make([]uint64, 1<<20), time.Duration(math.MaxInt64)
+	for range 5 {
+		before := ProcessorTime(f)
+		wander(memory)
+		least = min(least, ProcessorTime(f)-before)
+	}
+	return float64(least) / float64(moderate)
+}
+
+// wander looks at memory here and there. The race detector would make it slower than anything else.
+//
+//go:norace
+func wander(memory []uint64) {
+	at := uint64(88172645463325252)
+	for range len(memory) {
+		at ^= at << 13
+		at ^= at >> 7
+		at ^= at << 17
+		memory[at%uint64(len(memory))] += at
+	}
 }
 
 // What a unit of work may take of the processor's time, so that the budget of a command ends within a second, and what something may

@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"j17/internal/spec/schema/ecma"
 	"j17/internal/work"
+	"j17/internal/work/worktest"
 )
 
 // patterns returns n different patterns.
@@ -59,7 +59,7 @@ func TestLibraryIsBounded(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			library, start := ecma.NewLibrary(), time.Now()
+			library, start := ecma.NewLibrary(), worktest.ProcessorTime(t)
 			var compiled []*ecma.Regexp
 			var limit *ecma.LimitError
 			for _, pattern := range tt.patterns {
@@ -72,11 +72,11 @@ func TestLibraryIsBounded(t *testing.T) {
 				}
 				compiled = append(compiled, re)
 			}
-			deployed := time.Since(start)
+			deployed := worktest.Since(t, start)
 			for _, re := range compiled {
 				re.Match("a", work.Counted(10_000))
 			}
-			used := time.Since(start) - deployed
+			used := worktest.Since(t, start) - deployed
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			memory := int64(after.HeapAlloc) - int64(before.HeapAlloc)
