@@ -86,12 +86,13 @@ func TestResumeMeetsATry(t *testing.T) {
 		s := h.serveOn(way)
 		defer s.stop()
 		h.answer("hook", func(message) (int, time.Duration) { return 500, 3 * time.Second })
+
+		// A try is under way that is going to fail; the next one would not.
 		h.write("order:a", "was_placed", 1)
 		h.rest()
 		if err := s.Pause(t.Context(), shop, "hook"); err != nil {
 			t.Fatal(err)
 		}
-
 		h.answer("hook", nil)
 
 		// The try ends when what is to go on was looked up, and before that is written.
@@ -101,6 +102,8 @@ func TestResumeMeetsATry(t *testing.T) {
 		if err := s.Resume(t.Context(), shop, "hook"); err != nil {
 			t.Fatal(err)
 		}
+
+		// Both events have been told of, in their order.
 		h.write("order:a", "was_paid", 2)
 		h.pass(10 * time.Minute)
 		same(t, h.numbers("hook", "order:a"), []int{1, 1, 2})
@@ -119,6 +122,8 @@ func TestRemovedWhilePaused(t *testing.T) {
 		way := &meeting{Store: h.Store}
 		s := h.serveOn(way)
 		h.answer("hook", always(500))
+
+		// A delivery waits until the listener is resumed.
 		h.write("order:a", "was_placed", 1)
 		h.rest()
 		if err := s.Pause(t.Context(), shop, "hook"); err != nil {

@@ -57,6 +57,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 				if err != nil {
 					return nil, false, err
 				}
+
 				for _, key := range some {
 					e, err := readEntry(key)
 					if err != nil {
@@ -67,6 +68,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 						rows = append(rows, sl.found(e.id, &decider.Location{Point: &point}, 0))
 					}
 				}
+
 				if len(some) < chunk {
 					break
 				}
@@ -77,6 +79,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 			}
 		}
 	}
+
 	// In order, and with what entries do not say.
 	slices.SortFunc(rows, func(a, b Found) int { return a.Mark.compare(b.Mark) })
 	for i := range rows {
@@ -117,12 +120,14 @@ func (q *sieve) location(sl *slot, id string) (*decider.Location, error) {
 
 // byID goes through the records of the type in the order of ids.
 func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
+	// From where the last page has ended.
 	const chunk = 500
 	typ := q.kinds.slots[0].typ + ":"
 	keys := store.Prefix(typ)
 	if q.after.ID != "" {
 		keys.From = typ + q.after.ID
 	}
+
 	told := q.scanned
 	for {
 		items, err := q.scan(keys, chunk)
@@ -131,6 +136,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 			return
 		}
 		for i := range items {
+			// Which aggregate it is, and in which of the kinds that are looked for.
 			keys = keys.After(items[i].Key)
 			cut := strings.LastIndexByte(items[i].Key, '/')
 			sl := q.slot(items[i].Key[cut+1:])
@@ -187,6 +193,8 @@ func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, aft
 			if next == nil {
 				return
 			}
+
+			// Where it is, and what that takes.
 			mark := next.mark()
 			l, err := q.location(next.slot, mark.ID)
 			if err == nil {
@@ -200,6 +208,8 @@ func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, aft
 				yield(Found{}, err)
 				return
 			}
+
+			// Whether it has the point, and now and then how far this is.
 			if l.Shape.Contains(p) && !yield(next.slot.found(mark.ID, l, 0), nil) {
 				return
 			}

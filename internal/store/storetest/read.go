@@ -19,21 +19,27 @@ import (
 func testReadStream(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
 	// Neighbours whose keys start alike must not get in.
 	for _, key := range []j17.Key{order("a"), order("aa"), {Type: "orde", ID: "r"}, {Type: "orders", ID: "a"}, order("a!")} {
 		commit(t, f, tenant, store.Append{Events: events(key, `1`, `2`)})
 	}
+
+	// The stream itself, in commits of one event each.
 	key := order("a")
 	var ids []j17.StreamID
 	for range 300 {
 		f.clock.Advance(1)
 		ids = append(ids, commit(t, f, tenant, store.Append{Events: events(key, `3`)}).IDs...)
 	}
+
+	// Parts of it, and which of them come after a position, before and after the store was opened again.
 	const length = 302
 	for _, reopen := range []bool{false, true} {
 		if reopen {
 			f.reopen(t, t)
 		}
+
 		for _, c := range []struct{ from, to, first, last uint64 }{
 			{1, 0, 1, length},
 			{0, 0, 1, length},
@@ -53,11 +59,13 @@ func testReadStream(s *suite) {
 				}
 			}
 		}
+
 		for _, c := range [][2]uint64{{length + 1, 0}, {9, 5}} {
 			if got := readStream(t, f, tenant, key, c[0], c[1]); len(got) != 0 {
 				t.Fatalf("from %d to %d: %d events", c[0], c[1], len(got))
 			}
 		}
+
 		for i, id := range ids {
 			for _, c := range []struct {
 				after j17.StreamID
@@ -78,6 +86,7 @@ func testReadStream(s *suite) {
 			t.Fatalf("version in a stream without events: %d, %v", got, err)
 		}
 	}
+
 	// Leaving early is no fault.
 	for _, err := range f.ReadStream(t.Context(), tenant, key, 1, 0) {
 		if err != nil {
@@ -86,6 +95,7 @@ func testReadStream(s *suite) {
 		break
 	}
 	commit(t, f, tenant, store.Append{Events: events(key, `4`)})
+
 	// A long iteration can be cancelled.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -102,6 +112,8 @@ func testReadStream(s *suite) {
 func testStreams(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Streams in no order, beside those of a type and of a tenant that are named alike.
 	var want []string
 	for i := range 25 {
 		id := fmt.Sprintf("%02d", i*7%25)
@@ -111,6 +123,8 @@ func testStreams(s *suite) {
 		commit(t, f, other, store.Append{Events: events(order("x"+id), `1`)})
 	}
 	slices.Sort(want)
+
+	// They come in order, page by page.
 	var got []string
 	for after := ""; ; {
 		page, err := f.Streams(t.Context(), tenant, "order", after, 10)
@@ -126,6 +140,8 @@ func testStreams(s *suite) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("ids (-want +got):\n%s", diff)
 	}
+
+	// Nothing comes of types that there are not, and where nothing is asked for.
 	for _, typ := range []string{"orde", "", "order\x00"} {
 		if ids, err := f.Streams(t.Context(), tenant, typ, "", 10); err != nil || len(ids) != 0 {
 			t.Fatalf("streams of type %q: %v, %v", typ, ids, err)
@@ -139,6 +155,8 @@ func testStreams(s *suite) {
 func testFeed(s *suite) {
 	t := s.t
 	f := s.fixture(t)
+
+	// Events of several streams, at several times, among those of another tenant.
 	var want []record
 	for i := range 40 {
 		if i%5 == 0 {
@@ -150,6 +168,8 @@ func testFeed(s *suite) {
 			commit(t, f, other, store.Append{Events: events(key, `"other"`)})
 		}
 	}
+
+	// All of them, and a few after each, before and after the store was opened again.
 	for _, reopen := range []bool{false, true} {
 		if reopen {
 			f.reopen(t, t)
@@ -164,6 +184,7 @@ func testFeed(s *suite) {
 			}
 		}
 	}
+
 	if got := readFeed(t, f, tenant, j17.StreamID{}, 0); len(got) != 0 {
 		t.Fatalf("no events of the feed: %v", got)
 	}
@@ -216,6 +237,8 @@ func testFeedFollowed(s *suite) {
 	f := s.fixture(t)
 	const writers, readers, rounds = 6, 4, 60
 	total := writers * rounds * 2
+
+	// Readers wait for what comes behind what they have, and read that.
 	seen := make([][]j17.StreamID, readers)
 	var wg sync.WaitGroup
 	for r := range readers {
@@ -246,6 +269,8 @@ func testFeedFollowed(s *suite) {
 			}
 		})
 	}
+
+	// Writers look for what they have written.
 	var mu sync.Mutex
 	var written []j17.StreamID
 	for w := range writers {
@@ -278,6 +303,8 @@ func testFeedFollowed(s *suite) {
 		})
 	}
 	wg.Wait()
+
+	// In the end each reader has seen all, once.
 	slices.SortFunc(written, j17.StreamID.Compare)
 	for r := range readers {
 		if !slices.Equal(seen[r], written) {
@@ -289,6 +316,7 @@ func testFeedFollowed(s *suite) {
 func testAwaitFeed(s *suite) {
 	t := s.t
 	f := s.start(t)
+
 	// Before the tenant holds anything.
 	woken := make(chan error, 1)
 	go func() { woken <- f.AwaitFeed(t.Context(), tenant, j17.StreamID{}) }()
@@ -297,6 +325,8 @@ func testAwaitFeed(s *suite) {
 	if err := <-woken; err != nil {
 		t.Fatal(err)
 	}
+
+	// Where there is something already, nobody waits.
 	if err := f.AwaitFeed(t.Context(), tenant, j17.StreamID{}); err != nil {
 		t.Fatal(err)
 	}
@@ -304,6 +334,8 @@ func testAwaitFeed(s *suite) {
 	if err := f.AwaitFeed(t.Context(), tenant, j17.StreamID{}); err != nil {
 		t.Fatal(err)
 	}
+
+	// What others write wakes nobody; a wait ends with its context, and with the store.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { woken <- f.AwaitFeed(ctx, tenant, first.IDs[0]) }()
 	commit(t, f, other, store.Append{Events: events(order("a"), `1`)})
@@ -327,6 +359,8 @@ func testClosed(s *suite) {
 	}
 	f.stop(t)
 	f.stop(t)
+
+	// All that can be asked of a store.
 	ctx := t.Context()
 	_, appendErr := f.Append(ctx, tenant, []store.Append{{Events: events(order("a"), `1`)}})
 	_, commandErr := f.Command(ctx, tenant, store.CommandID{})
