@@ -187,6 +187,8 @@ type connection struct {
 	like http.Request
 	// readBy and writeBy are the deadlines that are set.
 	readBy, writeBy time.Time
+	// posted tells that the last request was a POST, and nothing has come since.
+	posted bool
 }
 
 // serve answers requests until the connection ends, or goes to net/http.
@@ -217,7 +219,7 @@ func (f *Front) serve(n Conn) {
 			return
 		}
 		f.server.ConnState(n, http.StateIdle)
-		idle = f.server.IdleTimeout
+		idle, c.posted = f.server.IdleTimeout, p.method == http.MethodPost
 	}
 }
 
@@ -233,7 +235,14 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 	read := 0
 	for pieces := 1; ; pieces++ {
 		n, err := c.Read(c.in[read:])
-		read += n
+		if read += n; c.posted && n > 0 {
+			c.posted = false
+			read = copy(c.in, afterBody(c.in[:n]))
+			if read == 0 && err == nil {
+				pieces = 0 // the next request has not begun
+				continue
+			}
+		}
 		if err != nil {
 			return nil, c.in[:read]
 		}
@@ -251,6 +260,16 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 			}
 		}
 	}
+}
+
+// afterBody returns what comes behind a body without the ends of lines that some clients send there, as net/http does.
+func afterBody(b []byte) []byte {
+	const most = 4
+	n := 0
+	for n < min(len(b), most) && (b[n] == '\r' || b[n] == '\n') {
+		n++
+	}
+	return b[n:]
 }
 
 // answer has a request answered, and reports whether there may be another one.

@@ -274,6 +274,7 @@ func TestWhoAnswers(t *testing.T) {
 		{"unusual", []string{get("/?a"), get("/")}, []string{"net/http ", "net/http "}},
 		{"chunked", []string{"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"}, []string{"net/http a"}},
 		{"long", []string{posted(long)}, []string{"net/http " + long}},
+		{"an end of a line behind a body", []string{posted("a"), "\r\n" + posted("b"), "\r\n" + get("/"), get("/")}, []string{"direct a", "direct b", "direct ", "direct "}},
 		{"other ends of lines", []string{"GET / HTTP/1.1\nHost: x\n\n"}, []string{"net/http "}},
 		{"two at once", []string{posted("a") + posted("b"), ""}, []string{"net/http a", "net/http b"}},
 	} {

@@ -1,6 +1,7 @@
 package direct_test
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -91,6 +92,40 @@ func TestSlowReadersHaveLimitedTime(t *testing.T) {
 		}
 		if all := <-took; all < limit || all > limit+limit/8 {
 			t.Errorf("an answer that is read slowly has %v", all)
+		}
+		if err := front.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestAnEndOfALineByItself comes behind the body of a POST, as from some clients: it is no request, and no part of one that has to come whole soon.
+func TestAnEndOfALineByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const idle = time.Minute
+		var clk clock.System
+		server := &http.Server{
+			ReadHeaderTimeout: time.Second, WriteTimeout: idle, IdleTimeout: idle,
+			BaseContext: func(net.Listener) context.Context { return t.Context() },
+			ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+			ConnState:   func(net.Conn, http.ConnState) {},
+			Handler:     http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		}
+		l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+		front := direct.Before(l, server, func(string, string) bool { return true })
+		here, there := net.Pipe()
+		l.next <- &conn{Conn: there}
+		c := &client{here, bufio.NewReader(here)}
+		c.send(t, posted("a"))
+		if got := c.answer(t, "POST"); !strings.HasPrefix(got, "200 OK|") {
+			t.Error(got)
+		}
+		c.send(t, "\r\n")
+		_ = clk.Wait(t.Context(), clk.Now().Add(idle/2))
+		c.send(t, get("/"))
+		if got := c.answer(t, "GET"); !strings.HasPrefix(got, "200 OK|") {
+			t.Error(got)
 		}
 		if err := front.Shutdown(t.Context()); err != nil {
 			t.Error(err)
