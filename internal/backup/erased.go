@@ -31,8 +31,11 @@ type erased struct {
 
 // begun is how far an erasure is noted at a place.
 type begun struct {
-	// Files is how many files are there.
-	Files int `json:"files"`
+	// Files is how many files are there, and the next one begins with this version of a stream. Its borders are those of the program that has stored
+	// them: another one may have others.
+	Files   int    `json:"files"`
+	Key     string `json:"key,omitempty"`
+	Version uint64 `json:"version,omitempty"`
 	// Seal tells who can read them: where others are to, all are stored anew.
 	Seal string `json:"seal"`
 }
@@ -242,46 +245,41 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 
 	// Whoever could read the files that are there can read all.
 	of := item.Begun[p.name()]
-	if by := strings.Join(seal.Recipients(), " "); of.Seal != by {
+	if by := strings.Join(seal.Recipients(), " "); of.Seal != by || !slices.Contains(item.Keys, of.Key) {
 		of = begun{Seal: by}
 	}
 	if item.Begun == nil {
 		item.Begun = map[string]begun{}
 	}
-	return s.putErasure(ctx, repo, t, at, item, seal, of.Files, func(files int) {
-		of.Files = files
-		item.Begun[p.name()] = of
-	})
+	return s.putErasure(ctx, repo, t, at, item, seal, of, func(next begun) { item.Begun[p.name()] = next })
 }
 
-// putErasure writes down what stands in place of what was erased, in files of which the first are there already, and tells how many are.
+// putErasure writes down what stands in place of what was erased, from where it has begun, and tells how far it is.
 func (s *Service) putErasure(
-	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, there int, tell func(files int),
+	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, of begun, tell func(begun),
 ) error {
-	// A file is put when it is full, unless it is there.
-	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At}
+	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At, Number: of.Files}
 	size := 0
 	put := func() error {
 		if len(e.Events) == 0 && len(e.Note.Streams) == 0 {
 			return nil
 		}
-		var err error
-		if e.Number >= there {
-			err = repo.PutErasure(ctx, e, seal)
-		}
-		if e.Number++; err == nil && e.Number > there {
-			tell(e.Number)
-		}
+		err := repo.PutErasure(ctx, e, seal)
+		e.Number++
 		e.Events, e.Note.Streams, size = nil, nil, 0
 		return err
 	}
 
 	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One that has none is gone, with its
 	// environment.
-	for _, name := range item.Keys {
+	for _, name := range item.Keys[max(slices.Index(item.Keys, of.Key), 0):] {
 		key, ok := j17.ParseKey(name)
 		if !ok {
 			return &store.CorruptionError{Where: string(erasedSpace) + "/" + at.String(), Err: errKey}
+		}
+		from := uint64(1)
+		if name == of.Key {
+			from = max(of.Version, 1)
 		}
 		heads, err := s.Store.Heads(ctx, t, []j17.Key{key})
 		if err != nil {
@@ -289,7 +287,7 @@ func (s *Service) putErasure(
 		}
 		stream := store.Generation{Key: key, Number: heads[0].Generation}
 		named := false
-		for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
+		for ev, err := range s.Store.ReadStream(ctx, t, key, from, 0) {
 			if err != nil {
 				return err
 			}
@@ -301,6 +299,7 @@ func (s *Service) putErasure(
 					return err
 				}
 				named = false
+				tell(begun{Files: e.Number, Seal: of.Seal, Key: name, Version: ev.Version})
 			}
 			if !named {
 				e.Note.Streams, named = append(e.Note.Streams, stream), true

@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -15,8 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"j17"
 	"j17/internal/backup"
+	"j17/internal/backup/repository"
+	"j17/internal/clock"
 	"j17/internal/erasure"
 	"j17/internal/store"
 	"j17/internal/worker"
@@ -283,5 +288,55 @@ func TestLongErasuresGoOn(t *testing.T) {
 		if at.puts[name] != 1 {
 			t.Errorf("%s was stored %d times", name, at.puts[name])
 		}
+	}
+}
+
+// TestErasuresGoOnWhereTheyAre goes on with an erasure of which a program with smaller files has stored some: the rest is stored, from the event on that
+// comes next.
+func TestErasuresGoOnWhereTheyAre(t *testing.T) {
+	const events = 12
+	h := newHouse(t, nil)
+	h.run(t)
+	texts, gone := make([]string, events), make([]store.Rewritten, events)
+	for i := range gone {
+		gone[i] = store.Rewritten{Version: uint64(i + 1), Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}
+	}
+	keys := []j17.Key{{Type: "note", ID: "ann"}, {Type: "note", ID: "bob"}}
+	rewrite := store.Rewrite{}
+	for _, key := range keys {
+		h.write(t, h.prod, key.ID, texts...)
+		rewrite.Streams = append(rewrite.Streams, store.RewrittenStream{Key: key, Events: gone})
+	}
+	h.make(t, h.prod, "")
+	r, err := h.store.Rewrite(t.Context(), h.prod, rewrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Two files with five events each are there, and all of the second stream is left.
+	item := fmt.Sprintf(`{"keys":["note:ann","note:bob"],"at":"2027-01-01T10:00:00Z","begun":{%q:{"files":2,"seal":"","key":"note:ann","version":11}}}`, h.folder)
+	side := store.Side{Op: store.Put, Space: "backup.erased", Key: r.IDs[0].String() + "/note:ann", Value: []byte(item), Due: h.clock.Now()}
+	if err := h.store.Write(t.Context(), h.prod, []store.Side{side}); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, func() bool { return h.Stats().Noted == 1 })
+	var got []string
+	for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, j17.StreamID{}, repository.Identities{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Number < 2 {
+			t.Errorf("the file %d was stored again", e.Number)
+		}
+		for _, event := range e.Events {
+			got = append(got, fmt.Sprintf("%s %d", event.Key.ID, event.Version))
+		}
+	}
+	want := []string{"ann 11", "ann 12"}
+	for i := range events {
+		want = append(want, fmt.Sprintf("bob %d", i+1))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
