@@ -207,6 +207,8 @@ type batch struct {
 	due      []dueWork
 	// rewritten tells that events were rewritten.
 	rewritten bool
+	// changesItems tells that side items may be changed: what was looked up of them does not count for the next batch.
+	changesItems bool
 	// built, if not nil, is a tenant of which all older events are indexed from then on.
 	built *tenant
 
@@ -285,7 +287,10 @@ func (b *batch) reset() {
 	b.now, b.ms, b.rewritten, b.built = now.UnixNano(), now.UnixMilli(), false, nil
 	b.tags.clear() // of a run that a failure has cut short
 	b.run.n, b.runOf = 0, nil
-	b.heads, b.items, b.commands = emptied(b.heads), emptied(b.items), emptied(b.commands)
+	b.heads, b.commands = emptied(b.heads), emptied(b.commands)
+	if b.changesItems || len(b.items) > keptScratch {
+		b.items, b.changesItems = emptied(b.items), false // else all still is as it was: nobody but the committer changes items
+	}
 	for _, t := range b.tenants {
 		t.staged, t.added, t.noted = false, nil, j17.StreamID{}
 	}
@@ -332,6 +337,7 @@ func (b *batch) fill(calls []*call, full, unbelieved error) int {
 				c.err = unknown(refusal)
 			}
 		case c.op != nil:
+			b.changesItems = true
 			if c.err = c.op(b); c.err != nil {
 				b.reset()
 			}
@@ -357,6 +363,7 @@ func (b *batch) stageUnits(c *call) bool {
 			*r = store.Result{Outcome: store.Conflict}
 			continue
 		}
+		b.changesItems = b.changesItems || len(u.Side)+len(u.Assign) > 0
 		if c.err = b.stageUnit(t, u, r); c.err != nil {
 			return true
 		}

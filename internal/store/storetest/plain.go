@@ -56,6 +56,28 @@ func testPlain(s *suite) {
 		}
 	}
 
+	// Whoever asks finds what is stored, whatever was found before.
+	revision := func(key string) uint64 {
+		t.Helper()
+		err := f.Write(t.Context(), tenant, nil, store.Fence{Space: space, Key: key, Rev: 1 << 60})
+		conflict := (*store.SideConflict)(nil)
+		if !errors.As(err, &conflict) {
+			t.Fatalf("a fence that does not hold: %v", err)
+		}
+		return conflict.Rev
+	}
+	was := revision("a")
+	if again := revision("a"); was == 0 || again != was {
+		t.Errorf("an item has the revisions %d and %d", was, again)
+	}
+	write(t, f, tenant, plain(store.Put, "a", "3"))
+	if now := revision("a"); now <= was {
+		t.Errorf("written again, an item has the revision %d, after %d", now, was)
+	}
+	if err := f.Clear(t.Context(), tenant, space, store.Prefix("a")); err != nil || revision("a") != 0 {
+		t.Errorf("cleared, an item has the revision %d, %v", revision("a"), err)
+	}
+
 	// A range is cleared, for those who look from then on, and can be written anew.
 	write(t, f, tenant, plain(store.Delete, "a", ""), store.Side{Op: store.Delete, Space: space, Key: "d"})
 	var sides []store.Side
