@@ -64,6 +64,9 @@ const (
 	memTables     = 4
 	blockBytes    = 8 << 10
 	bloomBits     = 10
+	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged into the next one: the
+	// engine counts each twice.
+	topLevelThreshold = 8
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
 	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
@@ -307,6 +310,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
+		L0CompactionThreshold:       topLevelThreshold,
 		// Background work may take half of the processors when it falls behind.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
