@@ -61,9 +61,12 @@ func (c Cell) Quarters() []Cell {
 	return []Cell{{quarters[0]}, {quarters[1]}, {quarters[2]}, {quarters[3]}}
 }
 
+// MaxAround is how many cells may be around a cell, itself among them.
+const MaxAround = s2.MaxLevel + 1
+
 // Around returns the cell and all that it is in, the largest first.
 func (c Cell) Around() []Cell {
-	var all []Cell
+	all := make([]Cell, 0, MaxAround)
 	for level := 0; level < c.id.Level(); level++ {
 		all = append(all, Cell{c.id.Parent(level)})
 	}

@@ -233,26 +233,47 @@ type lane struct {
 
 func (l *lane) mark() Mark { return Mark{ID: l.ids[0], Slot: l.slot.ID} }
 
-// around returns the lanes of the cells around a point that have something in them, behind the mark.
+// around returns the lanes of the cells around a point that have something in them, behind the mark. The cells are asked in the order of
+// their names: what stands behind the entries of one tells which of the others have none, and most of them have none.
 func (q *sieve) around(p geo.Point) ([]*lane, error) {
+	names := make([]string, 0, geo.MaxAround)
+	for _, c := range p.Cell().Around() {
+		names = append(names, c.Name())
+	}
+	slices.Sort(names)
 	var lanes []*lane
 	for _, sl := range q.kinds.slots {
-		for _, c := range p.Cell().Around() {
-			l := &lane{slot: sl, prefix: sl.ID + "/" + c.Name() + "//"}
-			after := q.after.ID
-			if after != "" && sl.ID <= q.after.Slot {
-				after += "\x00"
+		after := q.after.ID
+		if after != "" && sl.ID <= q.after.Slot {
+			after += "\x00"
+		}
+		last := &lane{slot: sl, prefix: sl.prefix(names[len(names)-1])}
+		behind := ""
+		for _, name := range names {
+			l := &lane{slot: sl, prefix: sl.prefix(name)}
+			if l.end() <= behind {
+				continue
 			}
-			if err := q.load(l, after); err != nil {
+			var err error
+			if behind, err = q.load(l, after, last.end()); err != nil {
 				return nil, err
 			}
 			if len(l.ids) > 0 {
 				lanes = append(lanes, l)
 			}
+			if behind == "" && !l.more {
+				break // there is nothing up to the end of the last one
+			}
 		}
 	}
 	return lanes, nil
 }
+
+// prefix is what the keys of the entries of areas in a cell begin with.
+func (sl *slot) prefix(cell string) string { return sl.ID + "/" + cell + "//" }
+
+// end is behind the keys of the lane.
+func (l *lane) end() string { return l.prefix + "\xff" }
 
 // pass goes on behind the first id of a lane.
 func (q *sieve) pass(l *lane) error {
@@ -260,18 +281,22 @@ func (q *sieve) pass(l *lane) error {
 	if l.ids = l.ids[1:]; len(l.ids) > 0 || !l.more {
 		return nil
 	}
-	return q.load(l, last+"\x00")
+	_, err := q.load(l, last+"\x00", l.end())
+	return err
 }
 
-// load gets the next ids of a lane.
-func (q *sieve) load(l *lane, from string) error {
-	keys, err := q.keys(store.Range{From: l.prefix + from, To: l.prefix + "\xff"}, page)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		l.ids = append(l.ids, key[len(l.prefix):])
-	}
-	l.more = len(keys) == page
-	return nil
+// load gets the next ids of a lane. Where it has no more it returns the first key behind them, "" if there is none before the end.
+func (q *sieve) load(l *lane, from, end string) (behind string, err error) {
+	n := 0
+	err = q.each(store.Range{From: l.prefix + from, To: end}, func(key []byte) bool {
+		if len(key) < len(l.prefix) || string(key[:len(l.prefix)]) != l.prefix {
+			behind = string(key)
+			return false
+		}
+		l.ids = append(l.ids, string(key[len(l.prefix):]))
+		n++
+		return n < page
+	})
+	l.more = n == page
+	return behind, err
 }

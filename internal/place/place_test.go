@@ -346,8 +346,12 @@ func TestContaining(t *testing.T) {
 	for n := range 200 {
 		h.put("area", n, "was_drawn", `{"area":null}`)
 	}
+	before := h.places.Stats().Scanned
 	if got := ask(point, 10); got != nil {
 		t.Errorf("without areas: %v", got)
+	}
+	if looked := h.places.Stats().Scanned - before; looked > 10 { // one look tells that no cell has any
+		t.Errorf("without areas %d entries, or what costs as much, were looked at", looked)
 	}
 	m := h.moment()
 	defer m.Close()
