@@ -63,6 +63,8 @@ type Area interface {
 	Contains(p Point) bool
 	// Cells returns cells, at most some 40, that cover it.
 	Cells() []Cell
+	// Vertices returns how many there are, which is about what Contains costs.
+	Vertices() int
 }
 
 // slack is an angle that makes up for roundings: 0.6 millimetres.
@@ -76,6 +78,9 @@ type Disc struct {
 
 // Contains reports whether a point is in the disc.
 func (d Disc) Contains(p Point) bool { return d.Center.Distance(p) <= d.Radius }
+
+// Vertices returns 0.
+func (Disc) Vertices() int { return 0 }
 
 // Cells returns cells that cover the disc.
 func (d Disc) Cells() []Cell {
@@ -94,6 +99,9 @@ type Box struct{ South, West, North, East float64 }
 func (b Box) Valid() bool {
 	return Point{b.South, b.West}.Valid() && Point{b.North, b.East}.Valid() && b.South <= b.North
 }
+
+// Vertices returns 0: its sides are parallels and meridians.
+func (Box) Vertices() int { return 0 }
 
 // Contains reports whether a point is in the box. A pole is on all meridians, and the date line has two longitudes.
 func (b Box) Contains(p Point) bool {

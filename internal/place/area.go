@@ -41,6 +41,26 @@ type sieve struct {
 	looking
 
 	after Mark
+	// compared is what it took to compare points with the area, in units of work.
+	compared int
+}
+
+const (
+	// verticesOfUnit is how many vertices of an area a point is compared with for one unit of work.
+	verticesOfUnit = 4
+	// fewCompared is what it may take to compare points with an area before they are put in order, in units of work, and mostCompared what it may
+	// take before a mark is passed on. With both of them a search stays below half of a turn on a processor.
+	fewCompared  = 1 << 19
+	mostCompared = 3 << 20
+)
+
+// contains reports whether an area has a point, and counts what that takes.
+func (q *sieve) contains(area geo.Area, p geo.Point) (bool, error) {
+	n := area.Vertices() / verticesOfUnit
+	if q.compared += n; !q.budget.Spend(n) {
+		return false, q.budget.Err()
+	}
+	return area.Contains(p), nil
 }
 
 // inside returns what is in an area, in order, unless its cells have too many points.
@@ -63,7 +83,15 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 					if err != nil {
 						return nil, false, err
 					}
-					if mark := (Mark{ID: e.id, Slot: sl.ID}); mark.compare(q.after) > 0 && area.Contains(e.point) {
+					mark := Mark{ID: e.id, Slot: sl.ID}
+					if mark.compare(q.after) <= 0 {
+						continue
+					}
+					in, err := q.contains(area, e.point)
+					if err != nil || q.compared > fewCompared {
+						return nil, false, err
+					}
+					if in {
 						point := e.point
 						rows = append(rows, sl.found(e.id, &decider.Location{Point: &point}, 0))
 					}
@@ -128,7 +156,7 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 		keys.From = typ + q.after.ID
 	}
 
-	told := q.scanned
+	told, compared := q.scanned, q.compared
 	for {
 		items, err := q.scan(keys, chunk)
 		if err != nil {
@@ -154,11 +182,18 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 				yield(Found{}, err)
 				return
 			}
-			if l != nil && l.Point != nil && area.Contains(*l.Point) && !yield(sl.found(mark.ID, l, 0), nil) {
+			in := false
+			if l != nil && l.Point != nil {
+				if in, err = q.contains(area, *l.Point); err != nil {
+					yield(Found{}, err)
+					return
+				}
+			}
+			if in && !yield(sl.found(mark.ID, l, 0), nil) {
 				return
 			}
-			if q.scanned-told > q.kinds.s.enough {
-				told = q.scanned
+			if q.scanned-told > q.kinds.s.enough || q.compared-compared > mostCompared {
+				told, compared = q.scanned, q.compared
 				if !yield(Found{Mark: mark}, nil) {
 					return
 				}

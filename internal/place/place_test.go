@@ -22,6 +22,7 @@ import (
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -601,3 +602,46 @@ type stripes struct{}
 
 func (stripes) Contains(p geo.Point) bool { return p.Lat == 10+1199/1e5 }
 func (stripes) Cells() []geo.Cell         { return geo.World() }
+func (stripes) Vertices() int             { return 0 }
+
+// TestAreasOfManyVertices pages through an area with which it takes long to compare a point: what a page compares is bounded, whether it finds
+// something or not, and no point is left out.
+func TestAreasOfManyVertices(t *testing.T) {
+	h := newHouse(t, shops)
+	const n, vertices = 1000, 100_000
+	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: 10 + float64(i)/1e5, Lng: 10}) })
+	for _, some := range []int{0, 1, n} {
+		asked := 0
+		area := many{vertices, func(p geo.Point) bool {
+			asked++
+			return p.Lat < 10+(float64(some)-0.5)/1e5
+		}}
+		rows, pages := 0, 0
+		ask := &place.Ask{Type: "shop", In: area, Count: n, Bare: true}
+		for more := true; more; pages++ {
+			asked = 0
+			page, err := h.places.Page(t.Context(), enginetest.Tenant, ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if asked > work.Turn/2*4/vertices {
+				t.Fatalf("a page has compared %d points with %d vertices each", asked, vertices)
+			}
+			rows += len(page.Rows)
+			more, ask.Start = page.Next != "", page.Next
+		}
+		if rows != some || pages < 5 || pages > 20 {
+			t.Errorf("%d rows of %d in %d pages", rows, some, pages)
+		}
+	}
+}
+
+// many is an area that has so many vertices.
+type many struct {
+	vertices int
+	contains func(p geo.Point) bool
+}
+
+func (a many) Contains(p geo.Point) bool { return a.contains(p) }
+func (many) Cells() []geo.Cell           { return geo.World() }
+func (a many) Vertices() int             { return a.vertices }
