@@ -387,17 +387,19 @@ func (p *parser) newObject() *object {
 	return o
 }
 
-// memberShare is how many bytes of text there are for each member of a slab, spareMembers how many a slab has at most.
+// spareMembers is how many members a slab has at most, and lookAhead in how many bytes of the text to come those are counted that it is for.
 const (
-	memberShare  = 24
 	spareMembers = 16
+	lookAhead    = 512
 )
 
 // cut copies the members of an object from the stack: those of a small one to a slab, which it shares with its neighbours.
 func (p *parser) cut(stacked []Member) []Member {
 	n := len(stacked)
 	if n > len(p.spare) {
-		slab := min(spareMembers, 1+len(p.src)/memberShare)
+		// Its neighbours are those that wait for the end of their objects, and those to come, about one for each colon.
+		ahead := p.src[p.pos:min(len(p.src), p.pos+lookAhead)]
+		slab := min(spareMembers, len(p.members)+strings.Count(ahead, ":"))
 		if n > slab/2 {
 			return append(make([]Member, 0, n), stacked...)
 		}
