@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -24,6 +26,9 @@ type Difference struct {
 
 // verifyPage is how many rows, or entries, are compared at one position.
 const verifyPage = 256
+
+// ofVerified is about what it takes to compare one of them, in units of work.
+const ofVerified = 1 << 11
 
 // verification compares an index with what follows from events.
 type verification struct {
@@ -46,9 +51,13 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 	if err != nil {
 		return nil, err
 	}
+	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
 	_, difference, err := s.verify(ctx, t, id, func(done uint64) error {
 		if progress != nil {
 			progress(done, max(status.Rows+status.Entries, done))
+		}
+		if !b.Spend(verifyPage * ofVerified) {
+			return b.Err()
 		}
 		return ctx.Err()
 	})
