@@ -195,6 +195,7 @@ func TestCrashes(t *testing.T) {
 
 				// The next one goes on.
 				next := h.start(h.disk)
+				h.pass(time.Minute) // the lease of one that has ended late is over
 				h.ready(next, prod, d)
 				h.at(next, prod)
 				h.pass(2 * time.Minute)
