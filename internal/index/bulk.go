@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 10, restMost: 120_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 1 << 10, restMost: 20_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
@@ -71,6 +72,9 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
+// errTooMany says that more rows follow from what was begun than are ever begun with: the index is built anew then.
+var errTooMany = errors.New("more rows follow from a backlog than there were")
+
 // continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.
 func (u *upkeep) continued(ctx context.Context) error {
 	if !u.s.bulking.TryLock() {
@@ -85,6 +89,9 @@ func (u *upkeep) continued(ctx context.Context) error {
 		b, _, err := u.collect(ctx, to)
 		if err != nil {
 			return err
+		}
+		if b == nil {
+			return damage{errTooMany}
 		}
 		u.s.bulk = b
 	}
@@ -186,7 +193,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if u.slot, err = readSlot(u.s.get(ctx, u.t), u.slot.name); err != nil {
+		if err := u.reload(ctx); err != nil {
 			return err
 		}
 		if ended {

@@ -103,9 +103,12 @@ type damage struct{ error }
 // Unwrap returns what could not be read.
 func (d damage) Unwrap() error { return d.error }
 
-// mend lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription. Nothing of the
+// mend ends the subscription of a slot that was removed, and lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription. Nothing of the
 // batch counts as handled: where the slot is still there, somebody is about to remove it, and until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
+	if errors.Is(err, errRemoved) {
+		return u.s.o.Feed.Unsubscribe(ctx, u.t, kind, u.slot.name)
+	}
 	if _, is := errors.AsType[damage](err); !is {
 		return err
 	}
@@ -359,11 +362,26 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if err := u.s.o.Store.Write(ctx, u.t, append(c.writes(), u.slot.put())); err != nil {
 			return err
 		}
-		if u.slot, err = readSlot(u.s.get(ctx, u.t), u.slot.name); ended || err != nil {
+		if err := u.reload(ctx); ended || err != nil {
 			return err
 		}
 	}
 	return feed.Later{}
+}
+
+// errRemoved says that a slot was removed while somebody kept it up to date.
+var errRemoved = errors.New("the slot was removed")
+
+// reload reads the slot again behind a commit. After an error it stays what it was: errRemoved, or one of the store.
+func (u *upkeep) reload(ctx context.Context) error {
+	sl, err := readSlot(u.s.get(ctx, u.t), u.slot.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return errRemoved
+	}
+	if err == nil {
+		u.slot = sl
+	}
+	return err
 }
 
 // next returns the next rows of a change of many, and where it is behind them.
