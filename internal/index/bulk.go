@@ -168,6 +168,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	var next made
 	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to) }
 	for turn := range bulkTurns {
+		// What is committed now, and how far that gets.
 		if turn == 0 {
 			next = prepare(left)
 		}
@@ -183,6 +184,8 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if ended {
 			u.slot.After, u.slot.Fanout = f.To, nil
 		}
+
+		// The next rows are computed meanwhile.
 		var preparing sync.WaitGroup
 		if !ended && turn+1 < bulkTurns {
 			preparing.Go(func() { next = prepare(left) })
@@ -193,6 +196,8 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
+		// Somebody else may have removed the slot, or gone on with it.
 		if err := u.reload(ctx); err != nil {
 			return err
 		}

@@ -71,7 +71,9 @@ func (s *Service) endRest(t j17.Tenant, slot string, r *resting) {
 func (s *Service) busy(t j17.Tenant, slot string, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restOf(t, slot).busy = is
+	if is || s.rests[place{t, slot}] != nil { // nothing is noted of a slot that was removed meanwhile
+		s.restOf(t, slot).busy = is
+	}
 }
 
 // asks notes that somebody wants a slot to show what is there. It goes on if it rests here.

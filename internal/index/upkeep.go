@@ -107,6 +107,7 @@ func (d damage) Unwrap() error { return d.error }
 // batch counts as handled: where the slot is still there, somebody is about to remove it, and until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
 	if errors.Is(err, errRemoved) {
+		u.slot.Fanout = nil // nobody waits for it
 		return u.s.o.Feed.Unsubscribe(ctx, u.t, kind, u.slot.name)
 	}
 	if _, is := errors.AsType[damage](err); !is {

@@ -311,6 +311,8 @@ const (
 	// next chunk smaller.
 	smallShare = 64
 	largeShare = 16
+	// chunkSteps is how many times as many things are taken on together the next time, or fewer.
+	chunkSteps = 4
 )
 
 // load loads the aggregates that are not there yet. The error is errTooMuch where all have too many bytes.
@@ -332,9 +334,9 @@ func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
 			return err
 		}
 		if missing = missing[len(chunk):]; e.bytes-before > e.s.maxStates/largeShare {
-			n = max(1, n/4) //nolint:mnd // in a few steps
+			n = max(1, n/chunkSteps)
 		} else {
-			n = min(maxChunk, n*4) //nolint:mnd // in a few steps
+			n = min(maxChunk, n*chunkSteps)
 		}
 	}
 	return nil

@@ -284,8 +284,9 @@ func (g *page) values(ctx context.Context, ids []string) (values []*Value, err e
 		} else if at := slices.IndexFunc(more, worn); at >= 0 && crowded(g.budget, len(some)) {
 			more = more[:at]
 		}
-		if values, step = append(values, more...), 4*step; len(more) == 0 { //nolint:mnd // in a few steps
-			step = max(len(some)/4, 1) //nolint:mnd // the same
+		values, step = append(values, more...), chunkSteps*step
+		if len(more) == 0 {
+			step = max(1, len(some)/chunkSteps)
 		}
 	}
 	return values, nil

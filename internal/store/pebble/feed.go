@@ -162,14 +162,9 @@ func (s *Store) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID,
 
 // readNames reads some names at a time, and hands them out with no view open. A rewrite changes none.
 func (s *Store) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool) error {
-	r, err := s.read(t)
-	if err != nil {
+	number, err := s.number(t)
+	if err != nil || number == 0 {
 		return err
-	}
-	number := r.tenant
-	r.close()
-	if number == 0 {
-		return nil
 	}
 	var some []named
 	var types typeNames
@@ -249,14 +244,9 @@ func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames
 // readPages hands out what a pager copies of a feed, page by page, like readStream.
 func (s *Store) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
 	// A tenant that has no number has nothing.
-	r, err := s.read(t)
-	if err != nil {
+	number, err := s.number(t)
+	if err != nil || number == 0 || limit <= 0 {
 		return err
-	}
-	number := r.tenant
-	r.close()
-	if number == 0 || limit <= 0 {
-		return nil
 	}
 
 	of.tenant = t

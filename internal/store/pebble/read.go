@@ -233,6 +233,16 @@ func (s *Store) readStream(
 	return nil
 }
 
+// number returns the number of a tenant; 0 for one that has nothing.
+func (s *Store) number(t j17.Tenant) (uint32, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	return r.tenant, nil
+}
+
 // ReadStreams yields the first durable events of several streams. See store.Store.
 func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
@@ -240,14 +250,9 @@ func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, m
 
 // readStreams is readStream for the first events of several streams.
 func (s *Store) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool) error {
-	r, err := s.read(t)
-	if err != nil {
+	number, err := s.number(t)
+	if err != nil || number == 0 {
 		return err
-	}
-	number := r.tenant
-	r.close()
-	if number == 0 {
-		return nil
 	}
 	for _, key := range keys {
 		if err := store.ValidKey(key); err != nil {
