@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,5 +123,28 @@ func TestAContainerThatEndsAtOnceHasStarted(t *testing.T) {
 		if writes != (err == nil && pid == 7) {
 			t.Errorf("%s: %d, %v", name, pid, err)
 		}
+	}
+}
+
+// TestLacksMemory writes in pieces, as a runtime does, what it says at its end.
+func TestLacksMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		pieces []string
+		lacks  bool
+	}{
+		"it says so":                   {[]string{"runtime: out of", " memory: cannot allocate", strings.Repeat("goroutine 7\n", 2000)}, true},
+		"the collector itself crashes": {[]string{"SIGSEGV: segmentation violation", "\n", "PC=", "0x43247d", " m=", "3", strings.Repeat("goroutine 7\n", 2000)}, true},
+		"the program crashes":          {[]string{"panic: runtime error: invalid memory address\n", "[signal SIGSEGV: segmentation violation code=0x1 addr=0x0 pc=0x4a1c20]\n"}, false},
+		"it says something else":       {[]string{"PC=1\n", "SIGSEGV"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log tail
+			for _, piece := range test.pieces {
+				_, _ = log.Write([]byte(piece))
+			}
+			if log.lacksMemory() != test.lacks {
+				t.Errorf("that it lacks memory is %v", !test.lacks)
+			}
+		})
 	}
 }
