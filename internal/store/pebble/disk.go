@@ -265,6 +265,10 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if err == nil {
 			return nil
 		}
+		if d.failed.Load() {
+			// It was on its way when writes stopped, or when the store was closed without it.
+			park()
+		}
 
 		// What ends by itself or with what is held in reserve is tried again at once.
 		full, starved := noSpace(err), noDescriptors(err)

@@ -466,7 +466,6 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	default:
 		// A reader or Pebble is busy with what closing would take away from under it. No file changes from here on.
 		s.logger.Warn("the disk does not answer in time, and what waits for it is left behind")
-		s.disk.phase.Store(closing)
 		s.disk.failed.Store(true)
 	}
 	return s.closeEngine()
