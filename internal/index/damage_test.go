@@ -3,6 +3,7 @@ package index_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,6 +90,13 @@ func (m rottenMoment) Get(space store.Space, key string) (store.Item, error) {
 	return m.Moment.Get(space, key)
 }
 
+func (m rottenMoment) Scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	if err := m.of.damaged(space, keys.From); err != nil {
+		return nil, err
+	}
+	return m.Moment.Scan(space, keys, limit)
+}
+
 func (m rottenMoment) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
 	if err := m.of.damaged(space, keys.From); err != nil {
 		return err
@@ -129,6 +137,13 @@ func TestDamageIsMended(t *testing.T) {
 			return err
 		},
 		"row": func(_ *house, _ *process, v *index.View) error { _, _, err := v.Row("i00"); return err },
+		"comparison": func(h *house, p *process, _ *index.View) error {
+			difference, err := p.Verify(h.tb.Context(), prod, "one", nil)
+			if err != nil || difference == nil || difference.What != index.Unreadable {
+				return fmt.Errorf("%+v, %w", difference, err)
+			}
+			return &index.NotReadyError{}
+		},
 		"upkeep": func(h *house, p *process, _ *index.View) error {
 			h.write(prod, event("item", "i00", some("item", 5)))
 			h.pass(time.Second)

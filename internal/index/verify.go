@@ -44,15 +44,16 @@ type verification struct {
 // Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
 // one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
-// first difference, nil if there is none. progress, if not nil, is told how many rows and entries were compared, and about how many there
-// are. The error is a *NotReadyError where the index is too far behind for that.
+// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row: it is read no more, and built
+// anew. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
+// where the index is too far behind for that.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
 	if err != nil {
 		return nil, err
 	}
 	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
-	_, difference, err := s.verify(ctx, t, id, func(done uint64) error {
+	slot, difference, err := s.verify(ctx, t, id, func(done uint64) error {
 		if progress != nil {
 			progress(done, max(status.Rows+status.Entries, done))
 		}
@@ -61,7 +62,21 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 		}
 		return ctx.Err()
 	})
+	if damage := damageOf(err); damage != nil {
+		return &Difference{What: Unreadable}, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, &Difference{What: damage.Error()})
+	}
 	return difference, err
+}
+
+// Unreadable is what is said of an index of which something cannot be read.
+const Unreadable = "something of it cannot be read any more, since its bytes on disk have changed; it is being built anew"
+
+// damageOf returns what says in an error of a verification that the index itself is damaged, nil for nothing.
+func damageOf(err error) error {
+	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
+		return damage
+	}
+	return nil
 }
 
 const (
@@ -92,11 +107,10 @@ func (s *Service) scrub(ctx context.Context) error {
 		slot, difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
 			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
 		})
-		damage, damaged := errors.AsType[*store.CorruptionError](err)
-		damaged = damaged && !errors.Is(err, errEvents)
+		damage := damageOf(err)
 		_, notReady := errors.AsType[*NotReadyError](err)
 		switch {
-		case damaged:
+		case damage != nil:
 			difference, err = &Difference{What: damage.Error()}, nil
 		case notReady || errors.Is(err, store.ErrNotFound):
 			continue
@@ -192,7 +206,7 @@ func (v *verification) page(ctx context.Context, after string) (last string, dif
 	// What is there, and what should be, as far as both are known.
 	ids, err := v.s.o.Store.Streams(ctx, v.t, v.d.Type, after, verifyPage)
 	if err != nil {
-		return "", nil, err
+		return "", nil, fmt.Errorf("%w: %w", errEvents, err)
 	}
 	prefix := v.slot + "/"
 	keys := store.Prefix(prefix)
