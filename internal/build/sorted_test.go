@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,73 @@ func TestAnErasureEndsAPile(t *testing.T) {
 	}
 	if got, want := h.sorted("a", 40); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// roomless is a store without room for some piles: the first may not begin, the second gather, and the third be written.
+type roomless struct {
+	store.Store
+	asked int
+}
+
+// Pile is part of store.Store.
+func (r *roomless) Pile(ctx context.Context, t j17.Tenant) (store.Pile, error) {
+	if r.asked++; r.asked == 1 {
+		return nil, store.ErrFull
+	}
+	p, err := r.Store.Pile(ctx, t)
+	return roomlessPile{p, r.asked}, err
+}
+
+type roomlessPile struct {
+	store.Pile
+	number int
+}
+
+// Put is part of store.Pile.
+func (p roomlessPile) Put(space store.Space, key string, value []byte) error {
+	if p.number == 2 {
+		return store.ErrFull
+	}
+	return p.Pile.Put(space, key, value)
+}
+
+// Write is part of store.Pile.
+func (p roomlessPile) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
+	if p.number == 3 {
+		return store.ErrFull
+	}
+	return p.Pile.Write(ctx, side, fences...)
+}
+
+// TestSortedBuildsWaitForRoom: a build for which there is no room on disk waits, and is made as a whole when there is.
+func TestSortedBuildsWaitForRoom(t *testing.T) {
+	h := newHouse(t)
+	h.streams(prod, "a", 40)
+	st := &roomless{Store: h.store}
+	s := h.service(st, sorting())
+	s.Bound(4, 1<<20)
+	h.begin(s, prod, "one", "a")
+	for range 3 {
+		if err := s.Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.status(s, "one"); got.State != build.Running || !strings.Contains(got.Error, store.ErrFull.Error()) {
+			t.Errorf("without room for pile %d: %+v", st.asked, got)
+		}
+		h.clock.Advance(time.Minute)
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.status(s, "one"); got != (build.Status{State: build.Done, Done: 40, Total: 40}) {
+		t.Errorf("%+v", got)
+	}
+	if got, want := h.sorted("a", 40); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := h.written(prod); !slices.Equal(got, []string{"n 40"}) {
+		t.Errorf("counted %q", got)
 	}
 }
 

@@ -178,7 +178,8 @@ type Piles interface {
 	Pile(ctx context.Context, t j17.Tenant) (Pile, error)
 }
 
-// Pile is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room on disk beside the store.
+// Pile is many plain items (Side.Plain) that are taken in together. It takes a bounded amount of memory, and room on disk beside the store. It
+// leaves room for those who write meanwhile: its methods return ErrFull before other writes are refused for want of space.
 // A Purge of the tenant ends it: from then on its methods return ErrEnded.
 type Pile interface {
 	// Put adds an item. Of several with one name the last one counts.

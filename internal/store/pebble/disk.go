@@ -172,6 +172,12 @@ func (d *disk) check() bool {
 	return d.short.Load()
 }
 
+// tight reports whether there is less free space than twice the floor.
+func (d *disk) tight() bool {
+	usage, err := d.GetDiskUsage(d.dir)
+	return err == nil && usage.AvailBytes < 2*d.floor
+}
+
 // refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast is
 // given up and little of what it held is left.
 func (d *disk) refuses(n need) bool {

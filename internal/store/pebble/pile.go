@@ -39,6 +39,9 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
 	}
+	if err := s.roomToGather(); err != nil {
+		return nil, err
+	}
 	p := &pile{store: s, name: name}
 	err := s.run(ctx, ordinary, func(b *batch) error {
 		t := b.tenant(name)
@@ -54,7 +57,7 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 		return nil, err
 	}
 	path := s.disk.PathJoin(s.disk.dir, loadingName, "pile-"+strconv.FormatUint(s.pilesMade.Add(1), 10))
-	p.folder = &workFolder{fs: s.disk.FS, path: path, check: s.roomToLoad}
+	p.folder = &workFolder{fs: s.disk.FS, path: path, check: s.roomToGather}
 	p.items = newSorter(p.folder, pileBudget)
 	if err := s.disk.MkdirAll(path, 0o700); err != nil {
 		return nil, loadFault(fmt.Errorf("make a folder for items: %w", err))
@@ -66,6 +69,18 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 	}
 	s.piles[p] = true
 	return p, nil
+}
+
+// roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not fill the disk for those
+// who write meanwhile.
+func (s *Store) roomToGather() error {
+	if err := s.roomToLoad(); err != nil {
+		return err
+	}
+	if s.disk.tight() {
+		return store.ErrFull
+	}
+	return nil
 }
 
 // Put adds an item. See store.Pile.
@@ -105,7 +120,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 	if err != nil {
 		return loadFault(err)
 	}
-	if err := p.store.roomToLoad(); err != nil {
+	if err := p.store.roomToGather(); err != nil {
 		return err
 	}
 	return p.store.run(ctx, ordinary, func(b *batch) error {

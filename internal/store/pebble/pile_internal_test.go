@@ -85,6 +85,65 @@ func TestPileWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestPilesLeaveRoom: while there is less free space than twice the floor, piles are refused before they begin, while they are gathered and
+// when they are to be taken in, and all others write as ever.
+func TestPilesLeaveRoom(t *testing.T) {
+	t.Parallel()
+	const floor = 1 << 20
+	for _, left := range []int{0, 1, 3} { // how many hundred items there is room for
+		fs := vfs.NewMem()
+		free := func(bytes uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: bytes, TotalBytes: 1 << 30}) }
+		free(2 * floor)
+		s, err := Open(Options{Dir: "data", FS: fs, Clock: clock.System{}, MinFreeBytes: floor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		write := func(key string) {
+			t.Helper()
+			if err := s.Write(t.Context(), "a/prod", []store.Side{{Op: store.Put, Space: "own", Key: key}}); err != nil {
+				t.Error(err)
+			}
+		}
+		gather := func(left int) error {
+			p, err := s.Pile(t.Context(), "a/prod")
+			if err != nil {
+				return err
+			}
+			defer p.Discard()
+			for i := range 300 {
+				if i+1 == 100*left {
+					free(2*floor - 1)
+				}
+				if err := p.Put("things", fmt.Sprintf("%06d", i), []byte("value")); err != nil {
+					return err
+				}
+			}
+			return p.Write(t.Context(), nil)
+		}
+		write("before")
+		if left == 0 {
+			free(2*floor - 1)
+		}
+		if err := gather(left); !errors.Is(err, store.ErrFull) {
+			t.Errorf("with too little room after %d hundred items: %v", left, err)
+		}
+		write("meanwhile")
+		if items, there := piled(t, s); items > 0 || len(there) > 0 {
+			t.Errorf("%d items are there, and %v is left", items, there)
+		}
+		free(2 * floor)
+		if err := gather(4); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+		if items, _ := piled(t, s); items != 300 {
+			t.Errorf("%d items are there", items)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestPurgeEndsPiles erases while somebody gathers: when Purge returns no file has what was gathered before, and the pile says so.
 func TestPurgeEndsPiles(t *testing.T) {
 	t.Parallel()
