@@ -290,3 +290,63 @@ func TestWantedWhileItIsRemoved(t *testing.T) {
 		}
 	})
 }
+
+// TestAnotherProcessTakesOver has two processes know an index: one of them keeps it, and both show it. That one ends without giving anything back,
+// and the other one keeps it when the lease is over; until then it shows what is there.
+func TestAnotherProcessTakesOver(t *testing.T) {
+	const lease = 30 * time.Second
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		d := source{h.disk}.definition(nil)
+		mortal := map[*process]*storetest.Mortal{}
+		start := func() *process {
+			m := storetest.NewMortal(h.disk, -1, false)
+			p := h.start(m)
+			mortal[p] = m
+			return p
+		}
+		keeps, other := start(), start()
+		h.write(prod, event("item", "i1", `{"label":"a"}`))
+		h.ready(keeps, prod, d)
+		h.ready(other, prod, d)
+		for n := range 10 {
+			h.write(prod, event("item", "i2", some("item", n)))
+			h.at(keeps, prod)
+			h.at(other, prod)
+		}
+		if keeps.feed.Counts().Held == 0 {
+			keeps, other = other, keeps
+		}
+		if a, b := keeps.Stats().Batches, other.Stats().Batches; a == 0 || b > 0 || other.feed.Counts().Held > 0 {
+			t.Errorf("one process has handled %d parts of the feed, the other one %d", a, b)
+		}
+
+		mortal[keeps].End()
+		h.write(prod, event("item", "i3", `{"label":"b"}`))
+		behind := h.end(prod)
+		v, err := other.At(t.Context(), prod, d.ID, j17.StreamID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.check(prod, v)
+		v.Close()
+		for ended := time.Now(); ; {
+			v, err := other.At(t.Context(), prod, d.ID, behind)
+			if err == nil {
+				h.check(prod, v)
+				v.Close()
+				break
+			}
+			if _, is := errors.AsType[*index.NotReadyError](err); !is || time.Since(ended) > lease {
+				t.Fatalf("%s after the other process has ended: %v", time.Since(ended), err)
+			}
+		}
+		if other.feed.Counts().Held != 1 {
+			t.Error("the lease is not taken over")
+		}
+		keeps.stop()
+		h.at(other, prod)
+		h.verify(other, prod)
+		other.stop()
+	})
+}

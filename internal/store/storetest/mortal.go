@@ -37,6 +37,15 @@ func (m *Mortal) IsDead() bool {
 	}
 }
 
+// End ends the process now.
+func (m *Mortal) End() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.IsDead() {
+		close(m.died)
+	}
+}
+
 // write counts a write.
 func (m *Mortal) write(do func() error) error {
 	m.mu.Lock()
