@@ -230,7 +230,8 @@ func limitFlags(f *pflag.FlagSet, o *server.Options) {
 	f.IntVar(&o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
 	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
 	f.IntVar(&o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
-	f.IntVar(&o.StoreCacheMiB, "store-cache", server.DefaultStoreCacheMiB, "how many `MiB` of memory blocks of stored data may take, with what was written lately")
+	f.IntVar(&o.StoreCacheMiB, "store-cache", 0, fmt.Sprintf("how many `MiB` of memory blocks of stored data may take, with what was written lately (default 1/%d of the memory, %d to %d)",
+		server.StoreCacheOf, server.LeastStoreCacheMiB, server.MostStoreCacheMiB))
 	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
 }
 

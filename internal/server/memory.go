@@ -15,6 +15,11 @@ func Memory() int64 {
 	return memory("/")
 }
 
+// storeCacheMiB is what the store's cache has where nobody has said it, of so many bytes of memory; 0 for unknown ones.
+func storeCacheMiB(memory int64) int {
+	return int(min(max(memory>>20/StoreCacheOf, LeastStoreCacheMiB), MostStoreCacheMiB))
+}
+
 // memory reads the files of the system below root.
 func memory(root string) int64 {
 	least := int64(math.MaxInt64)

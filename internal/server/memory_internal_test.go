@@ -43,3 +43,11 @@ func TestMemory(t *testing.T) {
 		})
 	}
 }
+
+func TestStoreCacheMiB(t *testing.T) {
+	for memory, want := range map[int64]int{0: 96, 512 << 20: 96, 1536 << 20: 96, 2 << 30: 128, 4 << 30: 256, 8 << 30: 512, 1 << 40: 512} {
+		if got := storeCacheMiB(memory); got != want {
+			t.Errorf("of %d bytes of memory the store's cache has %d MiB, want %d", memory, got, want)
+		}
+	}
+}

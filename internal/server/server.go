@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,8 +66,11 @@ const (
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
 	DefaultProjectionCacheMiB = projection.DefaultCacheBytes >> 20
-	// DefaultStoreCacheMiB is how many MiB are for blocks of stored data and what was written lately.
-	DefaultStoreCacheMiB = pebble.DefaultCacheBytes >> 20
+	// LeastStoreCacheMiB and MostStoreCacheMiB are between how many MiB of the memory are for blocks of stored data and what was written lately where
+	// the options do not say: one in StoreCacheOf.
+	LeastStoreCacheMiB = pebble.DefaultCacheBytes >> 20
+	MostStoreCacheMiB  = 512
+	StoreCacheOf       = 16
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
 	DefaultStreams       = httpapi.DefaultStreams
@@ -107,7 +111,7 @@ type Options struct {
 	SagasMax int
 	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
 	ProjectionCacheMiB int
-	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means DefaultStoreCacheMiB.
+	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means a part of the memory, as StoreCacheOf says.
 	StoreCacheMiB int
 	// WriteWait is how long a write waits for others that look at the same states; 0 means DefaultWriteWait.
 	WriteWait time.Duration
@@ -236,7 +240,8 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	s.store, err = pebble.Open(pebble.Options{
-		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, CacheBytes: int64(o.StoreCacheMiB) << 20,
+		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
+		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {
 		return nil, err
