@@ -24,8 +24,9 @@ const (
 
 // limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in tests.
 type limits struct {
-	// restFrom is how many events a slot that nobody asks for is behind when its upkeep rests, and restMost when it goes on whatever happens.
-	restFrom, restMost uint64
+	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left for each second in which
+	// nobody has asked for it, and restMost when it goes on whatever happens.
+	restFrom, restEach, restMost uint64
 	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many of them are at a time,
 	// and how many rows that may be. bulkRows is how many rows change in one commit then.
 	bulkFrom           uint64
@@ -34,7 +35,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 10, restMost: 20_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 4 << 10, restEach: 10_000, restMost: 60_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
@@ -166,7 +167,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	rows := max(u.s.limits.bulkRows>>min(u.attempt-1, 10), 1)
 
 	var next made
-	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to) }
+	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, bulkPace) }
 	for turn := range bulkTurns {
 		// What is committed now, and how far that gets.
 		if turn == 0 {
@@ -214,19 +215,32 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	return feed.Later{}
 }
 
-// several computes rows and what is to be written of them, on all processors. Where that is more than maxBytes, it is of the first ones.
-func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID) made {
+// pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where it does not give way
+// others have to wait for a processor.
+type pace struct {
+	on, slice int
+	givesWay  bool
+}
+
+var (
+	bulkPace       = pace{slice: bulkSlice, givesWay: true}
+	backgroundPace = pace{on: 1, slice: slice, givesWay: true}
+	wantedPace     = pace{slice: slice}
+)
+
+// several computes rows and what is to be written of them. Where that is more than maxBytes, it is of the first ones.
+func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p pace) made {
 	if len(ids) == 0 {
 		return made{changes: &changes{slot: u.slot.name}}
 	}
-	n := min(runtime.GOMAXPROCS(0), (len(ids)+bulkSlice-1)/bulkSlice)
+	n := min(cmp.Or(p.on, runtime.GOMAXPROCS(0)), (len(ids)+p.slice-1)/p.slice)
 	parts := make([]made, n)
 	part := func(i int) []string { return ids[len(ids)*i/n : len(ids)*(i+1)/n] }
 	var computing sync.WaitGroup
 	for i := 1; i < n; i++ {
-		computing.Go(func() { parts[i] = u.part(ctx, part(i), to, maxBytes/n) })
+		computing.Go(func() { parts[i] = u.part(ctx, part(i), to, p, maxBytes/n) })
 	}
-	parts[0] = u.part(ctx, part(0), to, maxBytes/n)
+	parts[0] = u.part(ctx, part(0), to, p, maxBytes/n)
 	computing.Wait()
 
 	// Those that follow each other from the first one on.
@@ -245,10 +259,12 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID) mad
 }
 
 // part computes rows, and compares them with their records.
-func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, most int) made {
+func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace, most int) made {
 	m := made{changes: &changes{slot: u.slot.name}}
-	for some := range slices.Chunk(ids, bulkSlice) {
-		runtime.Gosched()
+	for some := range slices.Chunk(ids, p.slice) {
+		if p.givesWay {
+			runtime.Gosched()
+		}
 		var rows []Row
 		if rows, m.err = u.s.computeSome(ctx, u.t, u.d, to, some); m.err != nil {
 			return m

@@ -58,6 +58,15 @@ func (r *rotten) Get(ctx context.Context, t j17.Tenant, space store.Space, key s
 	return r.Store.Get(ctx, t, space, key)
 }
 
+func (r *rotten) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
+	for _, key := range keys {
+		if err := r.damaged(space, key); err != nil {
+			return err
+		}
+	}
+	return r.Store.GetEach(ctx, t, space, keys, do)
+}
+
 func (r *rotten) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) ([]store.Item, error) {
 	if err := r.damaged(space, keys.From); err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import "j17/internal/work"
 
 // Hasten lets upkeep rest and work events off in bulk where a handful of them are behind.
 func (s *Service) Hasten() {
-	s.limits = limits{restFrom: 5, restMost: 200, bulkFrom: 8, bulkMost: 150, bulkRows: 7}
+	s.limits = limits{restFrom: 5, restEach: 16, restMost: 200, bulkFrom: 8, bulkMost: 150, bulkRows: 7}
 }
 
 // Hold sets how many ids a question holds in memory.

@@ -8,13 +8,15 @@ import (
 )
 
 const (
-	// restCalm is for how long nothing is written when it goes on, wanted for how long nobody has asked for a slot when it may rest.
+	// restCalm is for how long nothing is written when upkeep that rests goes on.
 	restCalm = 50 * time.Millisecond
-	wanted   = 10 * time.Second
+	// wantedFor is for how long a slot is wanted after somebody has asked for it.
+	wantedFor = time.Second
 )
 
 // resting is what is known of a slot whose upkeep may rest. While events come faster than they are worked off, and nobody asks for the slot, they
-// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile.
+// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. The longer nobody has
+// asked, the more of them may be left: whoever asks then waits for a part of the time in which nobody did.
 type resting struct {
 	// asked is when somebody asked for the slot last.
 	asked time.Time
@@ -49,7 +51,7 @@ func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.Stre
 		r.end, r.since = end, now
 	}
 	calm, unasked := now.Sub(r.since), now.Sub(r.asked)
-	if r.busy || behind < s.limits.restFrom || behind >= s.limits.restMost || unasked < wanted || calm < 0 || calm >= restCalm {
+	if r.busy || behind < s.limits.restFrom || behind >= s.limits.left(unasked) || calm < 0 || calm >= restCalm {
 		s.endRest(t, slot, r)
 		return 0
 	}
@@ -57,6 +59,23 @@ func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.Stre
 		s.waiting[place{t, slot}] = now // the first of these events has come just now
 	}
 	return restCalm - calm
+}
+
+// left returns how many events may be left for later where nobody has asked for so long.
+func (l limits) left(unasked time.Duration) uint64 {
+	return min(uint64(max(unasked, 0).Milliseconds())*l.restEach/1000, l.restMost) //nolint:mnd // thousandths of a second
+}
+
+// isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but before it.
+func (s *Service) isWanted(t j17.Tenant, slot string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.rests[place{t, slot}]
+	if r == nil {
+		return false
+	}
+	unasked := s.o.Clock.Now().Sub(r.asked)
+	return unasked >= 0 && unasked < wantedFor
 }
 
 // endRest notes that a slot does not rest any more: how long events wait for it is told by those that are handled. The caller holds mu.

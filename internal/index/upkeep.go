@@ -183,16 +183,19 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	if !all {
 		return u.begin(ctx, sources, to)
 	}
-	c, err := u.change(ctx, ids, to)
-	if err != nil {
-		return err
+	p := backgroundPace
+	if u.s.isWanted(u.t, u.slot.name) {
+		p = wantedPace
 	}
+	c := u.several(ctx, ids, to, p)
 	switch {
+	case c.err != nil:
+		return c.err
+	case c.n < len(ids) || c.size > maxBytes:
+		return u.begin(ctx, sources, to)
 	case len(c.sides) == 0:
 		u.s.reach(u.t, u.slot, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
 		return nil
-	case c.size > maxBytes:
-		return u.begin(ctx, sources, to)
 	}
 	u.slot.After = writePosition(to)
 	u.s.counts.writes.Add(uint64(len(c.sides)))
@@ -265,29 +268,6 @@ func afterKey(prefix, id string) string {
 	return prefix + id
 }
 
-// change computes rows and returns what is to be written of them. Where that is more than maxBytes, of several rows, it is a part.
-func (u *upkeep) change(ctx context.Context, ids []string, to j17.StreamID) (*changes, error) {
-	c := &changes{slot: u.slot.name}
-	for some := range slices.Chunk(ids, slice) {
-		rows, err := u.s.compute(ctx, u.t, u.d, to, some)
-		if err != nil {
-			return nil, err
-		}
-		u.s.counts.rows.Add(uint64(len(rows)))
-		for i := range rows {
-			old, err := readRecord(u.s.get(ctx, u.t), u.slot.name, rows[i].ID)
-			if err != nil {
-				return nil, damage{err}
-			}
-			c.replace(rows[i].ID, old, recordOf(&rows[i]))
-			if c.size > maxBytes && len(ids) > 1 {
-				return c, nil
-			}
-		}
-	}
-	return c, nil
-}
-
 // readRecord returns the record of a row, nil if there is none.
 func readRecord(get getter, slot, id string) (*record, error) {
 	it, err := get(rowSpace, slot+"/"+id)
@@ -343,11 +323,11 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c, err := u.change(ctx, ids, readPosition(f.To))
-		if err != nil {
-			return err
+		c := u.several(ctx, ids, readPosition(f.To), backgroundPace)
+		if c.err != nil {
+			return c.err
 		}
-		if c.size > maxBytes && len(ids) > 1 {
+		if (c.n < len(ids) || c.size > maxBytes) && len(ids) > 1 {
 			u.size = len(ids) / 2
 			continue
 		}
