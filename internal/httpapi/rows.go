@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -164,12 +165,20 @@ func (c *call) appendRow(b []byte, row *projection.Row, near bool) ([]byte, erro
 
 // rowError is what stands in a row in place of what cannot be computed.
 func (c *call) rowError(err error) ([]byte, error) {
-	code := j17.CodeOf(err)
-	says := "The row cannot be computed. Read it by its id to see why."
-	if code != j17.CodeInternal {
-		says = c.api.Registry.Faults.Redact(err.Error())
+	said := rowError(err)
+	said.Error = c.api.Registry.Faults.Redact(said.Error)
+	return marshal(said)
+}
+
+// rowError returns what is said of a row that cannot be computed. As everywhere, the cause is not shown.
+func rowError(err error) wire.RowError {
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || e.Code == j17.CodeInternal {
+		return wire.RowError{Code: j17.CodeInternal, Error: "The row cannot be computed. Read it by its id to see why."}
 	}
-	return marshal(wire.RowError{Code: code, Error: says})
+	shown := *e
+	shown.Err = nil
+	return wire.RowError{Code: e.Code, Error: shown.Error()}
 }
 
 // rowsStream is GET /_projections/{name}/_stream: the rows of a list as they come, change and go.
