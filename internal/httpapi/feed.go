@@ -218,7 +218,7 @@ func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
 // awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the event, or up
 // to where there was none when the time was over, or when other events have the tags.
 func (c *call) awaitEvent(w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool) (j17.StreamID, error) {
-	c.slot.Give()
+	c.slot.Renew()
 	c.allowTime(w, wait+readGrace)
 	s, err := c.api.streams.open(c, w, 0)
 	if err != nil {
@@ -262,7 +262,7 @@ const readGrace = time.Minute
 
 // takePiece takes from a reader. While that reads the store, it has one of the places that there are for it.
 func (c *call) takePiece(ctx context.Context, r *tail.Reader, p *tail.Piece, most int) error {
-	defer c.slot.Give()
+	defer c.slot.Renew()
 	if r.Behind() {
 		got, err := c.api.room.looks.Take(ctx, string(c.tenant), 1)
 		if err != nil {

@@ -101,7 +101,7 @@ type living struct {
 // what it has found, so that what waits for memory is bounded too. A view that gets none ends: it takes for sent what it has found.
 func (l *living) look(ctx context.Context, changed tail.Changes) ([]liveEvent, bool, error) {
 	c := l.call
-	defer c.slot.Give()
+	defer c.slot.Renew()
 	got, err := c.api.room.looks.Take(ctx, string(c.tenant), 1)
 	if err != nil {
 		return nil, false, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -246,6 +247,89 @@ func TestHeavyRequestsGiveWay(t *testing.T) {
 				t.Error("the turn is not given back")
 			}
 		})
+	}
+}
+
+// TestManyBudgetsGiveWay lets a request do four turns' work with budgets of which each is light, one after the other, or several at a time:
+// another one that waits has its turn before the first one ends.
+func TestManyBudgetsGiveWay(t *testing.T) {
+	for _, each := range []int{300, 1000, 100_000} {
+		for _, atOnce := range []int{1, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				p := work.NewPool(1, 1)
+				var first, second work.Slot
+				first.Open(p, "a")
+				second.Open(p, "b")
+				var done atomic.Int64
+				some := func(most int64) {
+					var all sync.WaitGroup
+					for range atOnce {
+						all.Go(func() {
+							for done.Load() < most {
+								b := work.New(slotted{t.Context(), &first}, work.Command)
+								if !b.Spend(each/2) || !b.Spend(each-each/2) {
+									t.Error(b.Err())
+									return
+								}
+								done.Add(int64(each))
+							}
+						})
+					}
+					all.Wait()
+				}
+				if some(work.HeavyAfter / 2); p.Used() != 0 {
+					t.Errorf("%d units of %d at a time take a turn", done.Load(), each)
+				}
+				if some(3 * work.HeavyAfter); p.Used() != 1 {
+					t.Errorf("%d units of %d at a time take no turn", done.Load(), each)
+				}
+
+				// The Slot knows at least half of it.
+				had := make(chan int64)
+				go func() {
+					if err := second.Take(t.Context()); err != nil {
+						t.Error(err)
+					}
+					second.End()
+					had <- done.Load()
+				}()
+				synctest.Wait()
+				go some(4 * work.Turn)
+				if at := <-had; at > 2*work.Turn+3*work.HeavyAfter+int64(atOnce*each) {
+					t.Errorf("the other one has had its turn when %d units were done, %d at a time; a turn has %d", at, each, work.Turn)
+				}
+				synctest.Wait()
+				if first.End(); p.Used() != 0 {
+					t.Error("the turn is not given back")
+				}
+			})
+		}
+	}
+}
+
+// TestARequestThatLastsIsCountedAnew gives the turn back in two ways: what was done before counts for who goes on, and not for who begins anew.
+func TestARequestThatLastsIsCountedAnew(t *testing.T) {
+	p := work.NewPool(1, 1)
+	var s work.Slot
+	s.Open(p, "a")
+	some := func(units int) int64 {
+		t.Helper()
+		if b := work.New(slotted{t.Context(), &s}, work.Command); !b.Spend(units) {
+			t.Error(b.Err())
+		}
+		return p.Used()
+	}
+	if some(heavy) != 1 {
+		t.Error("a heavy request has no turn")
+	}
+	if s.Give(); some(1000) != 1 {
+		t.Error("a request that was heavy goes on without a turn")
+	}
+	if s.Renew(); some(1000) != 0 {
+		t.Error("a request that is counted anew has a turn")
+	}
+	if some(heavy) != 1 {
+		t.Error("a request that is heavy again has no turn")
 	}
 }
 

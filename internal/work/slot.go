@@ -8,8 +8,8 @@ import (
 	"j17"
 )
 
-// HeavyAfter is how many units a request may spend before it needs a turn on a processor. Ordinary writes and reads stay far
-// below it.
+// HeavyAfter is how many units a request may spend, with all of its budgets, before it needs a turn on a processor. Ordinary writes and reads
+// stay far below it.
 const HeavyAfter = 256 << 10
 
 // Turn is how many units a request works in one turn on a processor while others wait for theirs: less than half a second. Then it gives
@@ -33,8 +33,8 @@ type Slot struct {
 	mu    sync.Mutex
 	held  bool
 	ended bool
-	// worked is how many units were done in the turn.
-	worked int64
+	// done is how many units were done for the request, worked how many of them in the turn.
+	done, worked int64
 	// back is closed when the request has its turn again after it gave way; nil while it does not.
 	back chan struct{}
 }
@@ -85,9 +85,12 @@ func (s *Slot) keep() {
 	s.held, s.worked = true, 0
 }
 
-// work notes that n units are done in the request's turn, which it takes if it has none. Where that has had its units and others wait for
-// theirs, the request gives way and goes on in its next turn. The error is that of Take.
+// work notes that n units are done. A request that is heavy by now does them in its turn, which it takes if it has none. Where that has had its
+// units and others wait for theirs, the request gives way and goes on in its next turn. The error is that of Take.
 func (s *Slot) work(ctx context.Context, n int64) error {
+	if s.light(n) {
+		return nil
+	}
 	if err := s.Take(ctx); err != nil {
 		return err
 	}
@@ -102,6 +105,14 @@ func (s *Slot) work(ctx context.Context, n int64) error {
 		return nil
 	}
 	return s.giveWay(ctx)
+}
+
+// light counts n more units, and reports whether the request is not heavy yet.
+func (s *Slot) light(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done += n
+	return s.done < HeavyAfter
 }
 
 // giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes on all the same, as
@@ -133,6 +144,14 @@ func (s *Slot) Give() {
 		s.held = false
 		s.pool.Give(s.tenant, 1)
 	}
+}
+
+// Renew is Give for a request that lasts, and does a little now and then: what it does from now on is counted anew.
+func (s *Slot) Renew() {
+	s.Give()
+	s.mu.Lock()
+	s.done = 0
+	s.mu.Unlock()
 }
 
 // End gives the turn back for good: work that goes on for others takes none in the name of this request.

@@ -28,8 +28,12 @@ const (
 // BytesPerUnit is how many bytes of text are read or copied in the time of one unit.
 const BytesPerUnit = 16
 
-// lookEvery is how many units pass between two looks at the context.
-const lookEvery = 1 << 16
+// lookEvery is how many units pass between two looks at the context. Where a slot has to know of them the first ones come earlier, since budgets
+// may be many and small: after firstLook, then each time as much again was done.
+const (
+	lookEvery = 1 << 16
+	firstLook = 1 << 8
+)
 
 // Budget is what may still be done for one request. It is for one goroutine. The zero Budget is used up; see New.
 type Budget struct {
@@ -49,9 +53,13 @@ type Budget struct {
 }
 
 // New returns a budget of limit units that also ends with ctx. Where ctx has a Slot, the budget takes a turn when HeavyAfter
-// units are spent, and gives way to others after each Turn; one that waits for its first turn in vain ends with the error of the Slot.
+// units are spent of this one and the others with the Slot, and gives way to others after each Turn; one that waits for its first turn in
+// vain ends with the error of the Slot. Of what is spent of a budget the Slot knows at least the half, but of less than some hundred units.
 func New(ctx context.Context, limit int64) *Budget {
 	b := &Budget{ctx: ctx, slot: slotOf(ctx)}
+	if b.slot != nil {
+		b.next = firstLook
+	}
 	b.Renew(limit)
 	return b
 }
@@ -93,20 +101,21 @@ func (b *Budget) look() bool {
 		b.err = b.ctx.Err()
 	case b.slot != nil && b.turn() != nil:
 	default:
-		b.next = b.spent + b.Spent() + lookEvery
-		b.mark = max(0, b.left-lookEvery)
+		all, until := b.spent+b.Spent(), int64(lookEvery)
+		if b.slot != nil {
+			until = min(until, max(all, firstLook))
+		}
+		b.next = all + until
+		b.mark = max(0, b.left-until)
 		return true
 	}
 	b.left = -1 // stays below every mark
 	return false
 }
 
-// turn has a heavy request work in a turn on a processor, for which it waits.
+// turn tells the slot what was done since the last time. A heavy request works in a turn on a processor, for which it waits.
 func (b *Budget) turn() error {
 	all := b.spent + b.Spent()
-	if all < HeavyAfter {
-		return nil
-	}
 	b.err = b.slot.work(b.ctx, all-b.told)
 	b.told = all
 	return b.err
