@@ -165,10 +165,10 @@ func (x *States) load(ctx context.Context, keys []j17.Key, yield func(State, err
 func (x *States) wait(ctx context.Context, keys []j17.Key) ([]engine.Loaded, error) {
 	for {
 		loaded, err := x.m.Load(ctx, keys, false)
-		work.New(ctx, work.Replay).Rest()
 		if j17.CodeOf(err) != j17.CodeStateNotReady || ctx.Err() != nil {
 			return loaded, err
 		}
+		work.New(ctx, work.Replay).Rest()
 	}
 }
 

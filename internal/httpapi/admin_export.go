@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"j17"
+	"j17/internal/work"
 )
 
 // export is GET export: all events, or the present states of all aggregates.
@@ -39,12 +40,40 @@ func (c *call) exportAggregates(w http.ResponseWriter) error {
 		return nil
 	}
 	c.allowTime(w, transferTime)
+	if err := c.take(c.api.room.replies, statesPiece, "an export"); err != nil {
+		return err
+	}
+	piece, units := make([]byte, 0, statesPiece), 0
 	for state, err := range all.All(ctx) {
+		if err == nil && len(piece)+len(state.Line) > statesPiece {
+			err = c.passInTurn(out, piece, units)
+			piece, units = piece[:0], 0
+		}
 		if err != nil {
 			return out.close(err)
 		}
-		c.slot.Give() // what follows takes as long as the client likes
-		out.add(append(out.line[:0], state.Line...))
+		piece, units = out.appendTo(piece, state.Line), units+ofState+len(state.Line)/work.BytesPerUnit
 	}
+	out.pass(piece)
 	return out.close(nil)
+}
+
+const (
+	// statesPiece is how many bytes of states are sent at a time; one that is larger is sent by itself.
+	statesPiece = 256 << 10
+	// ofState is about what it takes to load a state and to show it, in units of work, beside its bytes.
+	ofState = 1 << 9
+)
+
+// passInTurn sends a piece of an export, which it took some units of work to make. The request makes the next one in a turn with others, for which
+// it waits as long as that takes: what the client has is not thrown away.
+func (c *call) passInTurn(out *lines, piece []byte, units int) error {
+	c.slot.Give() // what follows takes as long as the client likes
+	out.pass(piece)
+	for {
+		b := work.New(c.request.Context(), work.Replay)
+		if b.Spend(units) || j17.CodeOf(b.Err()) != j17.CodeBusy {
+			return b.Err()
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17/internal/projection"
+	"j17/internal/work"
 )
 
 // ControlRoutes lists the routes of the control plane as "METHOD /pattern".
@@ -112,3 +113,6 @@ func (a *API) SetTaken(taken func(net.Conn) (uint64, bool)) { a.streams.taken = 
 
 // SetPageWork says what a page of the feed may cost.
 func (a *API) SetPageWork(units int64) { a.pageWork = units }
+
+// Turns are those that heavy requests take.
+func (a *API) Turns() *work.Pool { return a.room.turns }

@@ -30,11 +30,16 @@ func (c *call) exportEvents(w http.ResponseWriter) error {
 		if err != nil {
 			return out.close(err)
 		}
-		out.pass(piece.Bytes)
+		if err := c.passInTurn(out, piece.Bytes, len(piece.Bytes)/bytesExported); err != nil {
+			return out.close(err)
+		}
 	}
 	out.position = x.UpTo
 	return out.close(c.endExport(out, x))
 }
+
+// bytesExported is how many bytes of events are read, hashed and written in the time of a unit of work.
+const bytesExported = 2
 
 // exportFormat returns what writes the events of an export in a format, each with what separates it from others.
 func (c *call) exportFormat(format string) func(dst []byte, e *loading.Exported) []byte {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,8 +11,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/control"
 )
 
@@ -133,5 +136,51 @@ func TestABodyHasABoundedNumberOfValues(t *testing.T) {
 		if a := f.do(t, http.MethodPost, "/note/global", batch(tc.data)); a.status != tc.want {
 			t.Errorf("%s: %d %.300s", name, a.status, a.body)
 		}
+	}
+}
+
+// TestExportsTakeTurns exports much while heavy requests of others have all turns on a processor: the export waits in its middle, for as long as that
+// takes, and is whole in the end.
+func TestExportsTakeTurns(t *testing.T) {
+	for target, states := range map[string]int{"export?of=aggregates": 30, "export?of=aggregates&format=json": 30, "export": 5, "export?format=json": 5} {
+		synctest.Test(t, func(t *testing.T) {
+			a := administer(t)
+			for range states {
+				if got := a.do(t, "POST", "/note/_new", batchOf(200<<10)); got.status != http.StatusCreated {
+					t.Fatal(got.status, got.body)
+				}
+			}
+			turns, all := a.Turns(), 0
+			for i := 0; ; i++ {
+				if _, ok := turns.TryTake(fmt.Sprint("other", i), 1); !ok {
+					break
+				}
+				all++
+			}
+			answered := make(chan answer, 1)
+			go func() { answered <- a.ops(t, "GET", target, "") }()
+			for range 10 {
+				synctest.Wait()
+				if len(answered) > 0 || !turns.Wanted() {
+					t.Fatalf("%s does not wait for a turn", target)
+				}
+				if err := (clock.System{}).Wait(t.Context(), time.Now().Add(7*time.Second)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range all {
+				turns.Give(fmt.Sprint("other", i), 1)
+			}
+			got := <-answered
+			if n := strings.Count(got.body, `"key":`); got.status != http.StatusOK || n != states {
+				t.Errorf("%s: %d with %d of %d, %s", target, got.status, n, states, got.body[max(0, len(got.body)-200):])
+			}
+			if strings.Contains(target, "json") && !json.Valid([]byte(got.body)) {
+				t.Errorf("%s is no document", target)
+			}
+			if turns.Used() != 0 {
+				t.Errorf("%d turns are left taken", turns.Used())
+			}
+		})
 	}
 }

@@ -36,7 +36,6 @@ type lines struct {
 	w     http.ResponseWriter
 	of    string
 	whole bool
-	line  []byte
 	begun bool
 	// members, if not nil, stand in the document behind the array: a comma and members.
 	members []byte
@@ -64,18 +63,12 @@ func (l *lines) pass(objects []byte) {
 	l.c.put(l.w, objects)
 }
 
-// add writes an object, which may be made in l.line.
-func (l *lines) add(object []byte) {
-	l.line = object
-	l.start()
-	switch {
-	case !l.whole:
-		object = append(object, '\n')
-	case l.begun:
-		l.c.put(l.w, []byte(separator))
+// appendTo appends an object to some that are passed together.
+func (l *lines) appendTo(objects, object []byte) []byte {
+	if l.whole {
+		return append(append(objects, separator...), object...)
 	}
-	l.begun = true
-	l.c.put(l.w, object)
+	return append(append(objects, object...), '\n')
 }
 
 // start begins the answer.
