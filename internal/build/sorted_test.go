@@ -29,8 +29,8 @@ func sorting() build.Kind {
 	}}
 }
 
-// sorted returns what a sorted build has put, and what is expected of n streams of a type.
-func (h *house) sorted(typ string, n int) (got, want []string) {
+// sorted returns what a sorted build has put, and what is expected of n streams of the type a.
+func (h *house) sorted(n int) (got, want []string) {
 	h.tb.Helper()
 	items, err := h.store.Scan(h.tb.Context(), prod, things, store.Range{}, 10_000)
 	if err != nil {
@@ -41,7 +41,7 @@ func (h *house) sorted(typ string, n int) (got, want []string) {
 	}
 	for _, part := range []string{"a", "b", "c"} {
 		for i := range n {
-			want = append(want, fmt.Sprintf("%s/%s%06d one", part, typ, i))
+			want = append(want, fmt.Sprintf("%s/a%06d one", part, i))
 		}
 	}
 	return got, want
@@ -70,7 +70,7 @@ func TestSortedCrashes(t *testing.T) {
 					}
 				}
 				what := fmt.Sprintf("bounds %v, the process ends at write %d, stored: %v", bound, left, late)
-				if got, want := h.sorted("a", 23); !slices.Equal(got, want) {
+				if got, want := h.sorted(23); !slices.Equal(got, want) {
 					t.Fatalf("%s: %q", what, got)
 				}
 				if got := h.written(prod); !slices.Equal(got, []string{"n 23"}) {
@@ -127,7 +127,7 @@ func TestAnErasureEndsAPile(t *testing.T) {
 	if got := h.status(s, "one"); got != (build.Status{State: build.Done, Done: 40, Total: 40}) {
 		t.Errorf("%+v", got)
 	}
-	if got, want := h.sorted("a", 40); !slices.Equal(got, want) {
+	if got, want := h.sorted(40); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }
@@ -191,7 +191,7 @@ func TestSortedBuildsWaitForRoom(t *testing.T) {
 	if got := h.status(s, "one"); got != (build.Status{State: build.Done, Done: 40, Total: 40}) {
 		t.Errorf("%+v", got)
 	}
-	if got, want := h.sorted("a", 40); !slices.Equal(got, want) {
+	if got, want := h.sorted(40); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	if got := h.written(prod); !slices.Equal(got, []string{"n 40"}) {
@@ -222,7 +222,7 @@ func TestACancelledPartIsDropped(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := h.sorted("a", 0); got != nil || len(pages) > 20 {
+	if got, _ := h.sorted(0); got != nil || len(pages) > 20 {
 		t.Errorf("%d pages were made, and %d items are left", len(pages), len(got))
 	}
 	if got := h.status(s, "one"); got.State != build.Failed || got.Error != build.Canceled {
