@@ -110,3 +110,110 @@ func TestDecisionsAfterARestore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// listedSpec has a list whose rows are kept in an index.
+const listedSpec = `{
+	"agent_types": ["user"],
+	"aggregate_types": {"guest": {"events": {
+		"was_seated": {"schema": {"type": "object"}, "handler": {"set": {"target": "", "value": "$.data"}}}
+	}}},
+	"projections": {"seats": {"for_each": "guest", "sources": {"guest": "$key"}, "select": {"name": "$.guest.name"}, "index": ["name"]}}
+}`
+
+// TestErasureBehindAnIndex erases an aggregate after a backup whose index shows it. The backup can be verified and restored, where nobody keeps
+// indexes up to date, and the restored list does not show what was erased.
+func TestErasureBehindAnIndex(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, restored, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "restored"), filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(specFile, []byte(listedSpec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startDev(t, dir, specFile, "--data", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const erased, kept = "/guest/550e8400-e29b-41d4-a716-446655440001", "/guest/550e8400-e29b-41d4-a716-446655440002"
+	for path, name := range map[string]string{erased: "Quetzalcoatl", kept: "Ben"} {
+		body := fmt.Sprintf(`{"data":{"name":%q},"metadata":{"actor":{"type":"user","id":"global"}}}`, name)
+		if s := requested(t, p, "POST", "prod", path+"/was_seated", p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+			t.Fatalf("a write: %d", s)
+		}
+	}
+	type list struct {
+		Rows []struct {
+			Data struct{ Name any } `json:"data"`
+		} `json:"rows"`
+	}
+	system := clock.System{}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := system.Now().Add(patience); !done(); {
+			if system.Now().After(deadline) {
+				t.Fatal(what)
+			}
+			if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	listed := func(query string) (all list) {
+		t.Helper()
+		until("the list is not there", func() bool {
+			s := requested(t, p, "GET", "prod", "/_projections/seats"+query, p.ready.Keys["prod"].Read, "", &all)
+			if s != http.StatusOK && s != http.StatusServiceUnavailable {
+				t.Fatalf("the list %s: %d", query, s)
+			}
+			return s == http.StatusOK
+		})
+		return all
+	}
+	if all := listed("?name=Quetzalcoatl"); len(all.Rows) != 1 {
+		t.Fatalf("before the erasure: %+v", all)
+	}
+
+	// A backup has the index as it is, and the erasure is noted beside it.
+	token := operatorToken(t, p)
+	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
+		t.Fatalf("%+v", b)
+	}
+	var asked struct {
+		Tombstone struct{ ID, Status string } `json:"tombstone"`
+	}
+	if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+erased, token, `{}`, &asked); s != http.StatusCreated {
+		t.Fatalf("a tombstone: %d", s)
+	}
+	at := "/_admin/tombstones/" + asked.Tombstone.ID
+	if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
+		t.Fatalf("its execution: %d", s)
+	}
+	until("the erasure is not noted", func() bool {
+		noted, err := filepath.Glob(filepath.Join(data+"-backups", "erasures", "*", "*", "*"))
+		return err == nil && len(noted) > 0
+	})
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+
+	if code, out := backupCommand(t, "verify", data+"-backups"); code != exitOK {
+		t.Fatal(code, out)
+	}
+	if code, out := backupCommand(t, "restore", data+"-backups", "--data", restored); code != exitOK {
+		t.Fatal(code, out)
+	}
+	if inFolder(t, restored, "Quetzalcoatl") {
+		t.Error("what was erased is in the restored folder")
+	}
+	if p, err = startDev(t, dir, "--data", restored); err != nil {
+		t.Fatal(err)
+	}
+	if all := listed("?name=Quetzalcoatl"); len(all.Rows) != 0 {
+		t.Errorf("what was erased is found: %+v", all)
+	}
+	if all := listed(""); len(all.Rows) != 2 {
+		t.Errorf("the list is not whole: %+v", all)
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}

@@ -223,7 +223,8 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 		return err
 	}
 
-	holders := s.holders()
+	// Indexes are to be built anew, and nobody builds here. What is kept of those that were is not restored.
+	holders := slices.DeleteFunc(s.holders(), func(h erasure.Holder) bool { return h == s.indexes })
 	var spaces []store.Declared
 	for _, h := range holders {
 		spaces = append(spaces, h.Spaces()...)

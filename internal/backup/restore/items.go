@@ -34,6 +34,19 @@ const (
 // that these are restored from.
 func madeAnew(space store.Space) bool { return space == "tagging" }
 
+// ofIndexes reports whether an item is of an index: of its rows and entries, of how it follows the feed, of its builds, and of what is being
+// removed of it.
+func ofIndexes(i *store.ArchivedItem) bool {
+	switch i.Space {
+	case "index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources":
+		return true
+	case "feed.subscriptions", "feed.marks", "build.jobs", "build.progress", "build.removals": // their keys begin with a kind
+		return strings.HasPrefix(i.Key, "index/")
+	default:
+		return false
+	}
+}
+
 // ruleOf is the rule of a space. What is not named is dropped: whatever is new has to be shown to be true of an earlier moment.
 func ruleOf(space store.Space) rule {
 	if strings.HasPrefix(string(space), "erasure.") {
@@ -86,6 +99,7 @@ func (r *tenant) items() error {
 		switch {
 		case err != nil:
 		case madeAnew(i.Space):
+		case len(r.out.Erased) > 0 && ofIndexes(&i): // it shows what was erased, and is built anew
 		case r.out.Past && r.from.Tenant != j17.System:
 			err = past.item(i)
 		default:

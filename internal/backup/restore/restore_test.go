@@ -373,7 +373,8 @@ func TestAnEarlierMoment(t *testing.T) {
 
 func TestErasuresAreRepeated(t *testing.T) {
 	w := newWorld(t)
-	w.write("a", 3)
+	w.write("a", 3, put("index.slots", "s1", "{}"), put("index.rows", "s1/a", "{}"), put("feed.subscriptions", "index/s1", "x"), put("build.removals", "index/s0", "{}"),
+		put("feed.subscriptions", "listener/l", "x"), put("build.jobs", "tags/x", "{}"))
 	w.write("b", 1)
 	m := w.backup("bak_1")
 	w.write("a", 1)
@@ -412,6 +413,16 @@ func TestErasuresAreRepeated(t *testing.T) {
 	key := []j17.Key{{Type: "note", ID: "a"}}
 	if head := must[[]store.Head](t)(st.Heads(t.Context(), tenant, key))[0]; head.Generation != 2 || head.Length != 3 {
 		t.Errorf("%+v", head)
+	}
+
+	// Indexes show what was erased, and are not what is restored; what else follows the feed is.
+	for item, want := range map[store.ItemName]bool{
+		{Space: "index.slots", Key: "s1"}: false, {Space: "index.rows", Key: "s1/a"}: false, {Space: "feed.subscriptions", Key: "index/s1"}: false,
+		{Space: "build.removals", Key: "index/s0"}: false, {Space: "feed.subscriptions", Key: "listener/l"}: true, {Space: "build.jobs", Key: "tags/x"}: true,
+	} {
+		if _, err := st.Get(t.Context(), tenant, item.Space, item.Key); (err == nil) != want {
+			t.Errorf("%+v: %v", item, err)
+		}
 	}
 }
 
