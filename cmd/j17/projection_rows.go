@@ -49,37 +49,45 @@ Exit code 6: there is no such projection.`,
 		if order != "" {
 			q.Set("order", order)
 		}
-		if limit < 0 {
-			return usageError{errors.New("--limit must be 0 or more")}
-		}
-		c, err := e.connect(r)
-		if err != nil {
-			return err
-		}
-
-		// A page at a time.
-		const page = 1000
-		for printed := 0; ; {
-			count := page
-			if limit > 0 {
-				count = min(page, limit-printed)
-			}
-			q.Set("count", strconv.Itoa(count))
-			rows, err := c.ProjectionRows(cmd.Context(), args[0], q)
-			if err != nil {
-				return interrupted(cmd.Context(), withoutRows(args[0], err))
-			}
-			if err := e.printRowsOf(rows.Rows, asJSON); err != nil {
-				return err
-			}
-			printed += len(rows.Rows)
-			if rows.Next == "" || printed == limit {
-				return nil
-			}
-			q.Set("start", rows.Next)
-		}
+		return e.printPages(cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
+			page, err := c.ProjectionRows(cmd.Context(), args[0], q)
+			return page, withoutRows(args[0], err)
+		})
 	}
 	return cmd
+}
+
+// printPages prints up to so many rows, 0 for all, a page at a time. What tells which ones is in q.
+func (e *env) printPages(
+	cmd *cobra.Command, r *remote, limit int, asJSON bool, q url.Values, read func(*client.Client, url.Values) (client.RowPage, error),
+) error {
+	if limit < 0 {
+		return usageError{errors.New("--limit must be 0 or more")}
+	}
+	c, err := e.connect(r)
+	if err != nil {
+		return err
+	}
+	const page = 1000
+	for printed := 0; ; {
+		count := page
+		if limit > 0 {
+			count = min(page, limit-printed)
+		}
+		q.Set("count", strconv.Itoa(count))
+		rows, err := read(c, q)
+		if err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		if err := e.printRowsOf(rows.Rows, asJSON); err != nil {
+			return err
+		}
+		printed += len(rows.Rows)
+		if rows.Next == "" || printed == limit {
+			return nil
+		}
+		q.Set("start", rows.Next)
+	}
 }
 
 // withoutRows says what to call for a projection that has no rows. The server does not know the number of rows there, which the command has
@@ -96,7 +104,8 @@ func withoutRows(name string, err error) error {
 	return &said
 }
 
-// printRowsOf prints rows: one a line, or as a table that has a column for each member of the data of the first one.
+// printRowsOf prints rows: one a line, or as a table that has a column for how far away they are and where, if they say so, and one for each
+// member of the data of the first row that has any.
 func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
 	if asJSON {
 		for _, row := range rows {
@@ -106,29 +115,40 @@ func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
 		}
 		return nil
 	}
-	header := []string{"id"}
-	cells := make([][]string, 0, len(rows))
+	all := make([]value.Value, 0, len(rows))
+	var first value.Value
 	for _, raw := range rows {
 		row, err := value.Parse(raw)
 		if err != nil {
 			return err
 		}
-		if len(cells) == 0 {
-			for _, m := range row.Get("data").Members() {
-				header = append(header, m.Key)
-			}
+		if all = append(all, row); first.IsMissing() && !row.Get("data").IsMissing() {
+			first = row
 		}
-		line := []string{row.Get("id").Str()}
-		for _, name := range header[1:] {
-			v := row.Get("data").Get(name)
-			switch v.Kind() { //nolint:exhaustive // the others are shown as JSON
-			case value.String:
-				line = append(line, v.Str())
-			case value.Missing, value.Null:
-				line = append(line, "")
-			default:
-				line = append(line, v.String())
-			}
+	}
+	if first.IsMissing() && len(all) > 0 {
+		first = all[0]
+	}
+
+	// The columns, and the rows.
+	header := []string{"id"}
+	for _, name := range []string{"distance", "location"} {
+		if !first.Get(name).IsMissing() {
+			header = append(header, name)
+		}
+	}
+	own := len(header)
+	for _, m := range first.Get("data").Members() {
+		header = append(header, m.Key)
+	}
+	cells := make([][]string, 0, len(all))
+	for _, row := range all {
+		line := make([]string, 0, len(header)+1)
+		for _, name := range header[:own] {
+			line = append(line, cellOf(name, row.Get(name)))
+		}
+		for _, name := range header[own:] {
+			line = append(line, cellOf("", row.Get("data").Get(name)))
 		}
 		if says := row.Get("error").Get("error"); !says.IsMissing() {
 			line = append(line, says.Str())
@@ -136,4 +156,26 @@ func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
 		cells = append(cells, line)
 	}
 	return e.printTable(header, cells)
+}
+
+// cellOf returns a value as a table shows it: of a row's own members by their names.
+func cellOf(name string, v value.Value) string {
+	switch {
+	case name == "distance":
+		metres, err := strconv.ParseFloat(v.String(), 64)
+		if err != nil {
+			return v.String()
+		}
+		return strconv.FormatFloat(metres, 'f', 1, 64)
+	case name == "location" && v.Kind() == value.Object:
+		return v.Get("lat").String() + "," + v.Get("lng").String()
+	}
+	switch v.Kind() { //nolint:exhaustive // the others are shown as JSON
+	case value.String:
+		return v.Str()
+	case value.Missing, value.Null:
+		return ""
+	default:
+		return v.String()
+	}
 }

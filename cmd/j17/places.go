@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/client"
+)
+
+func (e *env) places() *cobra.Command {
+	return group("places", "Where aggregates are: around a point, in an area, or whose areas have a point", e.placesNearby(), e.placesWithin(), e.placesContaining())
+}
+
+func (e *env) placesNearby() *cobra.Command {
+	var at string
+	var radius float64
+	return e.placesBy(question{
+		name: "nearby", short: "Print what is around a point, nearest first",
+		long: "Print the aggregates of a type that are around a point, nearest first, with how many metres they are away.",
+		example: `  j17 places nearby store --at 40.7,-74.0 --radius 5000
+  j17 places nearby store --at 40.7,-74.0 --limit 10 --json`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&at, "at", "", "the point, as `lat,lng` in degrees")
+			cmd.Flags().Float64Var(&radius, "radius", 0, "how many `metres` away they may be; without it the nearest, however far")
+		},
+		where: func(cmd *cobra.Command, q url.Values) error {
+			if cmd.Flags().Changed("radius") {
+				q.Set("radius", strconv.FormatFloat(radius, 'f', -1, 64))
+			}
+			return point(at, q)
+		},
+	})
+}
+
+func (e *env) placesContaining() *cobra.Command {
+	var at string
+	return e.placesBy(question{
+		name: "containing", short: "Print whose areas contain a point",
+		long:    "Print the aggregates of a type whose areas contain a point, in the order of their ids.",
+		example: "  j17 places containing district --at 40.7,-74.0",
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&at, "at", "", "the point, as `lat,lng` in degrees")
+		},
+		where: func(_ *cobra.Command, q url.Values) error { return point(at, q) },
+	})
+}
+
+func (e *env) placesWithin() *cobra.Command {
+	var box, polygon string
+	return e.placesBy(question{
+		name: "within", short: "Print what is in an area",
+		long: "Print the aggregates of a type that are in a box or in a polygon, in the order of their ids.",
+		example: `  j17 places within store --box 40.6,-74.1,40.9,-73.8
+  j17 places within store --polygon 40.6,-74.1,40.9,-74.0,40.7,-73.8 --json`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&box, "box", "", "the area between two parallels and two meridians, as `south,west,north,east`; west > east crosses the date line")
+			cmd.Flags().StringVar(&polygon, "polygon", "", "the area between vertices, as `lat,lng,lat,lng,...`")
+		},
+		where: func(_ *cobra.Command, q url.Values) error {
+			switch {
+			case (box == "") == (polygon == ""):
+				return usageError{errors.New("say in which area: give --box south,west,north,east or --polygon lat,lng,lat,lng,..., not both")}
+			case box != "":
+				q.Set("box", box)
+			default:
+				q.Set("polygon", polygon)
+			}
+			return nil
+		},
+	})
+}
+
+// point is where a point is that a question is about.
+func point(at string, q url.Values) error {
+	lat, lng, ok := strings.Cut(at, ",")
+	if !ok {
+		return usageError{errors.New("say where: give --at lat,lng, such as --at 40.7,-74.0")}
+	}
+	q.Set("lat", lat)
+	q.Set("lng", lng)
+	return nil
+}
+
+// question is one of the questions about places: flags declares what says where, which where reads.
+type question struct {
+	name, short, long, example string
+
+	flags func(cmd *cobra.Command)
+	where func(cmd *cobra.Command, q url.Values) error
+}
+
+// placesBy returns the command that asks a question.
+func (e *env) placesBy(o question) *cobra.Command {
+	var limit int
+	var noData, asJSON bool
+	cmd := &cobra.Command{
+		Use: o.name + " TYPE", Short: o.short, Args: exactly("TYPE"), Example: o.example,
+		Long: o.long + ` They come page by page: as a table, or with
+--json one object a line.
+
+Exit code 6: there is no such type, or it has no such places.`,
+	}
+	r := remoteFlags(cmd)
+	f := cmd.Flags()
+	o.flags(cmd)
+	f.BoolVar(&noData, "no-data", false, "leave out the states of the aggregates")
+	f.IntVar(&limit, "limit", 100, "at most this `number` of rows; 0 for all")
+	f.BoolVar(&asJSON, "json", false, "print one row a line")
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q := url.Values{}
+		if err := o.where(cmd, q); err != nil {
+			return err
+		}
+		if noData {
+			q.Set("data", "false")
+		}
+		return e.printPages(cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
+			return c.Places(cmd.Context(), args[0], o.name, q)
+		})
+	}
+	return cmd
+}
