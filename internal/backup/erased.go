@@ -16,7 +16,8 @@ import (
 	"j17/internal/worker"
 )
 
-// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their positions.
+// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their positions, the tombstones and the first
+// streams.
 const erasedSpace store.Space = "backup.erased"
 
 // erased is an item there.
@@ -65,7 +66,8 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 	if err != nil {
 		return err
 	}
-	side := store.Side{Op: store.Put, Space: erasedSpace, Key: e.Note.String() + "/" + item.Keys[0], Value: raw, Due: s.Clock.Now()}
+	name := e.Note.String() + "/" + e.TombstoneID + "/" + item.Keys[0]
+	side := store.Side{Op: store.Put, Space: erasedSpace, Key: name, Value: raw, Due: s.Clock.Now()}
 	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
 }
 

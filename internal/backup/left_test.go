@@ -340,3 +340,55 @@ func TestErasuresGoOnWhereTheyAre(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestErasuresUnderOneNote asks for an aggregate by itself that went along with another one, before anything else was written: what is noted of both
+// stands under the same position, and neither takes the place of the other, whether that is stored already or waits.
+func TestErasuresUnderOneNote(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		h := newHouse(t, nil)
+		if !waits {
+			h.run(t)
+		}
+		keys := []j17.Key{{Type: "note", ID: "ann"}, {Type: "note", ID: "bob"}}
+		rewrite := store.Rewrite{}
+		for _, key := range keys {
+			h.write(t, h.prod, key.ID, "text")
+			gone := store.Rewritten{Version: 1, Type: "_was_tombstoned", Data: []byte("{}"), Metadata: []byte("{}")}
+			rewrite.Streams = append(rewrite.Streams, store.RewrittenStream{Key: key, Events: []store.Rewritten{gone}})
+		}
+		if !waits {
+			h.make(t, h.prod, "")
+		}
+		r, err := h.store.Rewrite(t.Context(), h.prod, rewrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, some := range [][]j17.Key{keys, keys[:1]} {
+			e := erasure.Erased{Keys: some, Note: r.IDs[0], TombstoneID: fmt.Sprint("tmb_", i), At: h.clock.Now()}
+			if err := h.Erase(t.Context(), h.prod, e); err != nil {
+				t.Fatal(err)
+			}
+			if !waits {
+				h.await(t, func() bool { return h.Stats().Noted == uint64(i+1) })
+			}
+		}
+		if waits {
+			if n, err := h.store.Count(t.Context(), h.prod, "backup.erased", store.Range{}, 10); n != 2 || err != nil {
+				t.Errorf("%d erasures wait to be noted, not 2: %v", n, err)
+			}
+			continue
+		}
+		noted := map[string]bool{}
+		for e, err := range repository.OpenFolder(h.folder, clock.System{}).Erasures(t.Context(), h.prod, j17.StreamID{}, repository.Identities{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range e.Events {
+				noted[event.Key.ID] = true
+			}
+		}
+		if !noted["ann"] || !noted["bob"] {
+			t.Errorf("of two aggregates these are noted: %v", noted)
+		}
+	}
+}

@@ -24,7 +24,7 @@ type Erasure struct {
 	// Note is that in the feed.
 	Note store.Note
 	At   time.Time
-	// Number tells those of one note apart, from 0, which are about the same streams.
+	// Number tells those of one erasure apart, from 0.
 	Number int
 	// Events are what stands in the place of what was erased, each with the leaf hash that is kept.
 	Events []*j17.Event
@@ -41,17 +41,20 @@ type erasureJSON struct {
 
 func erasuresOf(t j17.Tenant) string { return erasures + "/" + string(t) }
 
-// firstBytes is how much of the name of the first stream stands in that of a file.
-const firstBytes = 16
+// whichBytes is how much of the hash of what it is about stands in the name of a file.
+const whichBytes = 16
 
-// file is the name of an erasure. Those of other streams under the same note have another one, which tells nothing about the streams to
-// whom the seal keeps out.
+// file is the name of an erasure. Those of other streams, or other events, under the same note have another one: an aggregate that goes along with
+// an erasure may be asked for itself before anything else is written. The name tells nothing about the streams to whom the seal keeps out.
 func (e *Erasure) file(seal Seal) string {
-	first := ""
-	if len(e.Note.Streams) > 0 {
-		first = e.Note.Streams[0].Key.String()
+	var which []byte
+	for _, s := range e.Note.Streams {
+		which = append(append(which, s.Key.String()...), '\n')
 	}
-	return fmt.Sprintf("%s/%s.%d.%s", erasuresOf(e.Tenant), e.Note.Position, e.Number, nameOf(seal.names, []byte(first))[:firstBytes])
+	if n := len(e.Events); n > 0 {
+		which = fmt.Appendf(which, "%s %s", e.Events[0].StreamID, e.Events[n-1].StreamID)
+	}
+	return fmt.Sprintf("%s/%s.%d.%s", erasuresOf(e.Tenant), e.Note.Position, e.Number, nameOf(seal.names, which)[:whichBytes])
 }
 
 // PutErasure notes an erasure. To note the same one again changes nothing.
