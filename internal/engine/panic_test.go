@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
@@ -91,5 +93,36 @@ func TestPanicInAFold(t *testing.T) {
 	defer stop()
 	if _, err := f.Load(ctx, tenant, "order", id, engine.LoadOptions{}); err != nil {
 		t.Errorf("the next reader: %v", err)
+	}
+}
+
+// TestPanicBesideOthers: a panic where short streams are read by several at a time is that of whoever has asked, and not the end of the process.
+func TestPanicBesideOthers(t *testing.T) {
+	t.Parallel()
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	const many = 40
+	var keys []j17.Key
+	for i := range many {
+		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f%02x", i)})
+		f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`))
+	}
+	end, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Close()
+
+	r := &reading{Store: f.Store, once: func() { panic("a fault") }}
+	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
+	m, err := e.Moment(enginetest.Tenant, end.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	survive(t, func() { _, _ = m.Load(t.Context(), keys, false) })
+	loaded, err := m.Load(t.Context(), keys, false)
+	if err != nil || len(loaded) != many || loaded[0].Length != 1 {
+		t.Errorf("asked again: %d states, %v", len(loaded), err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"j17"
 	"j17/internal/feed"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 const (
@@ -187,7 +187,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		}
 
 		// The next rows are computed meanwhile.
-		var preparing sync.WaitGroup
+		var preparing work.Parts
 		if !ended && turn+1 < bulkTurns {
 			preparing.Go(func() { next = prepare(left) })
 		}
@@ -236,11 +236,10 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	n := min(cmp.Or(p.on, runtime.GOMAXPROCS(0)), (len(ids)+p.slice-1)/p.slice)
 	parts := make([]made, n)
 	part := func(i int) []string { return ids[len(ids)*i/n : len(ids)*(i+1)/n] }
-	var computing sync.WaitGroup
-	for i := 1; i < n; i++ {
+	var computing work.Parts
+	for i := range parts {
 		computing.Go(func() { parts[i] = u.part(ctx, part(i), to, p, maxBytes/n) })
 	}
-	parts[0] = u.part(ctx, part(0), to, p, maxBytes/n)
 	computing.Wait()
 
 	// Those that follow each other from the first one on.

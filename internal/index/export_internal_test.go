@@ -15,3 +15,6 @@ func (s *Service) Places(places int64) { s.large = work.NewPool(places, places/2
 
 // Many sets how many ids are many.
 func (v *View) Many(ids int) { v.few = ids }
+
+// Bulk sets how many events are worked off in bulk at a time, and how many rows in a commit.
+func (s *Service) Bulk(events, rows int) { s.limits.bulkMost, s.limits.bulkRows = events, rows }
