@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -66,6 +67,9 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 		u.s.keepSmall(u.t, u.slot.name, last)
 		return nil
 	case len(b.ids) == 0:
+		// Nothing that the index shows has changed; the feed keeps how far it is by itself.
+		u.s.reach(u.t, u.slot, b.to)
+		u.slot.After = writePosition(b.to)
 		return nil
 	}
 	u.s.bulk = b
@@ -99,13 +103,17 @@ func (u *upkeep) continued(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// collect finds the rows that follow from the events behind the slot, up to a position, or up to where it gets for the zero one. There are
-// none where these are too many, which is told of no change that was begun.
+// collect finds the rows that follow from the events behind the slot: from all up to a position, or from as many as are worked off at a time for
+// the zero one. There are none where these are too many, which is told of no change that was begun.
 func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j17.StreamID, err error) {
 	// What has changed. One type mostly is all there is.
 	b = &bulk{of: place{u.t, u.slot.name}}
+	events := u.s.limits.bulkMost
+	if !to.IsZero() {
+		events = math.MaxInt // whoever has begun may have taken more at a time
+	}
 	var others, touched []j17.Key
-	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, u.slot.after(), u.s.limits.bulkMost) {
+	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, u.slot.after(), events) {
 		if err != nil {
 			return nil, last, err
 		}

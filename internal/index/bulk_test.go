@@ -3,12 +3,38 @@ package index_test
 import (
 	"context"
 	"fmt"
+	"iter"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"j17"
+	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
+
+// named counts the names that are read of a feed, and how often somebody begins to.
+type named struct {
+	store.Store
+	names, reads atomic.Uint64
+}
+
+// ReadNames is part of store.Store.
+func (n *named) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	n.reads.Add(1)
+	return func(yield func(store.Entry, error) bool) {
+		for e, err := range n.Store.ReadNames(ctx, t, after, limit) {
+			n.names.Add(1)
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
 
 // TestAPanicInABacklogIsRepeated lets a definition panic for a row of a backlog, whoever computes it: that ends the turn and not the process.
 func TestAPanicInABacklogIsRepeated(t *testing.T) {
@@ -45,4 +71,71 @@ func TestAPanicInABacklogIsRepeated(t *testing.T) {
 			p.stop()
 		})
 	}
+}
+
+// TestABacklogWithoutRowsIsReadOnce works off many events from which no row follows.
+func TestABacklogWithoutRowsIsReadOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		d := source{h.disk}.definition(nil)
+		h.write(prod, event("item", "i00", `{"label":"a"}`))
+		p := h.start(h.disk)
+		h.ready(p, prod, d)
+		p.stop()
+		const events = 3000
+		for n := range events {
+			h.write(prod, event("shop", "x"+strconv.Itoa(n), `{"name":"n"}`))
+		}
+
+		n := &named{Store: h.disk}
+		p = h.start(n)
+		p.Bulk(math.MaxInt, 7)
+		p.Know(t.Context(), prod, d)
+		h.pass(time.Minute)
+		h.at(p, prod)
+		if names := n.names.Load(); names == 0 || names > 2*events {
+			t.Errorf("%d names were read of %d events", names, events)
+		}
+		h.verify(p, prod)
+		p.stop()
+	})
+}
+
+// TestABacklogIsGoneOnWithAsItWasBegun: a process that takes fewer events at a time goes on with all of what another one has begun.
+func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const items = 60
+		write := func(label string) {
+			for n := range items {
+				h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
+			}
+		}
+		write("before")
+		p := h.start(h.disk)
+		d := source{h.disk}.definition(nil)
+		h.ready(p, prod, d)
+		p.stop()
+		write("behind")
+
+		const writes = 6
+		p = h.start(storetest.NewMortal(h.disk, writes, false))
+		p.Know(t.Context(), prod, d)
+		h.pass(time.Second)
+		p.stop()
+		status, err := p.Status(t.Context(), prod, "one")
+		if err != nil || status.Fanout == nil || status.Fanout.Total != items {
+			t.Fatalf("nothing is left half done: %+v, %v", status.Fanout, err)
+		}
+
+		p = h.start(h.disk)
+		p.Bulk(items/4, 7)
+		h.ready(p, prod, d)
+		h.pass(time.Minute) // the lease of the one before is over
+		h.at(p, prod)
+		h.verify(p, prod)
+		p.stop()
+	})
 }
