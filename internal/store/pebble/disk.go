@@ -422,7 +422,7 @@ func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 	scrubbed := d.startLog(newname)
 	n, ok := logNumber(d.PathBase(oldname))
 	if ok && (n <= scrubbed || d.marks.drop(d.PathBase(oldname)) != nil) {
-		// removeScrubbed may have been faster.
+		// removeScrubbed may have been faster. What the mark still names stays until the next start.
 		_ = d.Remove(oldname)
 		return d.Create(newname, category)
 	}

@@ -283,16 +283,22 @@ func (m *marks) note(f markedFile) (later bool) {
 	return later
 }
 
-// drop takes a file off the mark, so that the file may go.
+// drop takes a file off the mark, so that the file may go. After an error the mark still names it.
 func (m *marks) drop(name string) error {
 	m.mu.Lock()
-	known := m.files[name] != nil
+	f := m.files[name]
 	delete(m.files, name)
 	m.mu.Unlock()
-	if !known {
+	if f == nil {
 		return nil
 	}
-	return m.write()
+	err := m.write()
+	if err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.files[name] = f
+	}
+	return err
 }
 
 // renew brings the mark up to date.
