@@ -167,6 +167,11 @@ func testFeed(s *suite) {
 			want = append(want, readStream(t, f, tenant, key, r.Lengths[0], r.Lengths[0])...)
 			commit(t, f, other, store.Append{Events: events(key, `"other"`)})
 		}
+		if i%8 == 0 { // several at once
+			key := order("several")
+			r := commit(t, f, tenant, store.Append{Timestamp: int64(i), Events: events(key, `1`, `2`, `3`, `4`, `5`)})
+			want = append(want, readStream(t, f, tenant, key, r.Lengths[0], r.Lengths[4])...)
+		}
 	}
 
 	// All of them, and a few after each, before and after the store was opened again.
