@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -162,6 +163,40 @@ func TestWhatIsPassedIsNotHandedOut(t *testing.T) {
 		pass(t, 10*time.Minute)
 		if n, status := len(g.of(shop, "x")), h.status(s, "x"); n != 15 || status.Checked < 2048 || s.Counts().Gaps > 0 {
 			t.Errorf("%d were handed out; %+v, %+v", n, status, s.Counts())
+		}
+		stop()
+	})
+}
+
+// TestWhatIsBehindIsHandedOut has a handler that has done more than it was handed, and less than there is: what is behind comes, all of it.
+func TestWhatIsBehindIsHandedOut(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		const events, passed, batch = 3000, 2000, 10
+		h.append(shop, events)
+		var upTo j17.StreamID
+		for e, err := range h.ReadFeed(t.Context(), shop, j17.StreamID{}, passed) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			upTo = e.StreamID
+		}
+		var g heard
+		first := true
+		s := h.set(feed.Kind{Batch: batch, Do: func(ctx context.Context, b *feed.Batch) error {
+			if first {
+				b.Passed(upTo)
+			}
+			first = false
+			return g.take(ctx, b)
+		}})
+		stop := h.run(s)
+		h.subscribe(s, shop, "x", feed.Beginning())
+		pass(t, 10*time.Minute)
+		all := h.all(shop)
+		same(t, "what was handled", slices.Concat(all[:batch], all[passed:]), g.of(shop, "x"))
+		if status := h.status(s, "x"); status.Count != events || status.Lag != 0 || status.Checked < 2048 || s.Counts().Gaps > 0 {
+			t.Errorf("%+v, %+v", status, s.Counts())
 		}
 		stop()
 	})
