@@ -22,6 +22,9 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		return err
 	}
 	if to := s.placeOf(&set); !to.same(j.row.Place) { // whoever finds the row after a crash looks there
+		if j.row.Left { // nobody would know of the other place any more
+			return errMoved
+		}
 		j.row.Place = to
 		row, err := j.row.put()
 		if err == nil {
@@ -100,6 +103,9 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	finished, j.row.Left = err == nil, errors.Is(err, repository.ErrDoubt)
 	return err
 }
+
+// errMoved is the error of a backup that waits again although it may be there from its last turn, where backups go elsewhere by now.
+var errMoved = errors.New("backups go to another place since its last turn, which may have stored it at the one before. What is there is removed; make another one")
 
 // gateLook is how often it is looked whether parts are still being removed at the place of a backup.
 const gateLook = 100 * time.Millisecond
