@@ -4,7 +4,8 @@
 //	go run ./bench/hostile -bin bin/j17 -time 20s
 //
 // Eight connections send, in turn: bodies of ten million digits, reads that fold everything anew, pages of large events,
-// implications over large arrays, bodies that are announced and never sent. One client writes small events to an environment
+// implications over large arrays, lists of rows that are products of large arrays, one such row, polygons of ten thousand vertices over many
+// points, bodies that are announced and never sent. One client writes small events to an environment
 // of its own. The result is one line of JSON; the exit code is 1 when the light client's p99 or the memory is over its bound.
 package main
 
@@ -16,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/signal"
@@ -37,11 +39,13 @@ const (
 const hostileSpec = `{"agent_types": ["user"], "aggregate_types": {
 	"pile": {"events": {"was_piled": {"schema": {"type": "object"}, "handler": [{"append": {"target": "log", "value": "$.data"}}]}}},
 	"sum": {"events": {"was_added": {"schema": {"type": "object"}, "handler": [{"increment": {"target": "n", "by": "$.data.by"}}]}}},
+	"item": {"events": {"was_made": {"schema": {"type": "object"}, "geo": {"type": "point", "path": "$.data.at"}, "handler": [{"set": {"target": "xs", "value": "$.data.xs"}}]}}},
 	"pick": {"events": {
 		"had_known": {"schema": {"type": "object"}, "handler": [{"set": {"target": "known", "value": "$.data.ids"}}]},
 		"was_picked": {"schema": {"type": "object"}, "handler": [], "implications": [{"map": {"in": "$.data.ids", "as": "$i", "condition": {"in": ["$i", "@.known"]},
 			"emit": {"aggregate_type": "sum", "id": "global", "event_type": "was_added", "data": {"by": 1}}}}]}}}
-}}`
+}, "projections": {"crossed": {"for_each": "item", "sources": {"item": "$key"}, "select": {"all": {
+	"$map": "$.item.xs", "as": "$a", "to": {"$map": "$.item.xs", "as": "$b", "to": {"$map": "$.item.xs", "as": "$c", "to": "$c"}}}}}}}`
 
 const actor = `"metadata":{"actor":{"type":"user","id":"global"}}`
 
@@ -143,12 +147,33 @@ func (t *target) prepare(ctx context.Context) error {
 	for range 20 {
 		writes = append(writes, struct{ path, body string }{"/pile/global/was_piled", large}, struct{ path, body string }{"/sum/global", many})
 	}
+	items := `{"events":[` + strings.TrimSuffix(strings.Repeat(`{"type":"was_made","data":{"xs":`+numbers(1000, 0)+`,"at":{"lat":52,"lng":13}}},`, 2), ",") + `],` + actor + `}`
+	for n := range rows {
+		writes = append(writes, struct{ path, body string }{"/item/" + item(n), items})
+	}
 	for _, w := range writes {
 		if status, err := t.send(ctx, "prod", http.MethodPost, w.path, strings.NewReader(w.body)); err != nil || status != http.StatusCreated {
 			return fmt.Errorf("preparing %s: %d %w", w.path, status, err)
 		}
 	}
 	return nil
+}
+
+// rows is how many rows there are, each of them more than a reply may cost.
+const rows = 500
+
+// item is the id of one of them.
+func item(n int) string { return fmt.Sprintf("7c0f6a38-91b2-4d6e-8f57-2b4e1a9%05d", n) }
+
+// circle is an area of so many vertices around the items, as GeoJSON.
+func circle(vertices int) string {
+	var b strings.Builder
+	b.WriteString(`{"type":"Polygon","coordinates":[[`)
+	for i := range vertices + 1 {
+		at := 2 * math.Pi * float64(i%vertices) / float64(vertices)
+		fmt.Fprintf(&b, "%s[%.9f,%.9f]", strings.Repeat(",", min(i, 1)), 13+math.Cos(at), 52+math.Sin(at))
+	}
+	return b.String() + "]]}"
 }
 
 // numbers is an array of n different numbers from first on.
@@ -182,6 +207,9 @@ func (t *target) attack(ctx context.Context, n int, answers *tally) {
 		{"past", http.MethodGet, "/sum/global?length=199999", ""},
 		{"implications", http.MethodPost, "/pick/global/was_picked", picks},
 		{"state", http.MethodGet, "/pile/global?synchronous=true", ""},
+		{"rows", http.MethodGet, "/_projections/crossed?count=1000", ""},
+		{"row", http.MethodGet, "/_projections/crossed/" + item(0), ""},
+		{"within", http.MethodPost, "/item/within?count=1000", circle(9_999)},
 		{"announced", http.MethodPost, "/pile/global", "-"},
 	}
 	for ; ctx.Err() == nil; n++ {
