@@ -1,8 +1,14 @@
 package pebble
 
 import (
+	"bytes"
 	"context"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
 	"j17/internal/store"
@@ -14,6 +20,9 @@ type moment struct {
 	name     j17.Tenant
 	position j17.StreamID
 	once     sync.Once
+	// kept is an iterator that nobody uses just now: one serves many looks, since it has found its way to the blocks that it is asked for
+	// again. Who looks meanwhile makes another one.
+	kept atomic.Pointer[pebble.Iterator]
 }
 
 // Moment shows a tenant as it is now. See store.Store.
@@ -71,8 +80,28 @@ func (m *moment) Heads(keys []j17.Key) ([]store.Head, error) {
 }
 
 // Get returns one side item.
-func (m *moment) Get(space store.Space, key string) (store.Item, error) {
-	return m.get(m.name, space, key)
+func (m *moment) Get(space store.Space, key string) (item store.Item, err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return store.Item{}, store.ErrNotFound
+	}
+	it := m.kept.Swap(nil)
+	if it == nil {
+		return m.get(m.name, space, key)
+	}
+	defer m.keep(it, &err)
+	all := appendItemKey(nil, m.tenant, space, key)
+	it.SetBounds(all, append(slices.Clip(all), 0))
+	if !it.SeekPrefixGE(all) {
+		if err := it.Error(); err != nil {
+			return store.Item{}, fault("a side item", err)
+		}
+		return store.Item{}, store.ErrNotFound
+	}
+	v, err := it.ValueAndErr()
+	if err != nil {
+		return store.Item{}, fault("a side item", err)
+	}
+	return m.stored(m.name, space, key, v)
 }
 
 // Scan returns side items in order of their keys.
@@ -86,9 +115,45 @@ func (m *moment) Count(space store.Space, keys store.Range, limit int) (int, err
 }
 
 // Each passes side items in order of their keys.
-func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) error {
-	return m.eachItem(m.name, space, keys, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) (err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return nil
+	}
+	lower, upper := itemBounds(m.tenant, space, keys)
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil
+	}
+	it, err := m.within(lower, upper)
+	if err != nil {
+		return err
+	}
+	defer m.keep(it, &err)
+	return m.passItems(m.name, space, it, keys.Backward, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+}
+
+// within returns an iterator over the keys in [lower, upper), which is kept afterwards.
+func (m *moment) within(lower, upper []byte) (*pebble.Iterator, error) {
+	it := m.kept.Swap(nil)
+	if it == nil {
+		return m.iterate(lower, upper)
+	}
+	it.SetBounds(lower, upper)
+	return it, nil
+}
+
+// keep keeps an iterator, or closes it and adds its error, if any, to err.
+func (m *moment) keep(it *pebble.Iterator, err *error) {
+	if it.Error() != nil || !m.kept.CompareAndSwap(nil, it) {
+		closeIter(it, err, "side items")
+	}
 }
 
 // Close lets go of the view. Further calls do nothing.
-func (m *moment) Close() { m.once.Do(m.close) }
+func (m *moment) Close() {
+	m.once.Do(func() {
+		if it := m.kept.Swap(nil); it != nil {
+			_ = it.Close() // what it could not read was told
+		}
+		m.close()
+	})
+}

@@ -48,15 +48,23 @@ func (r reader) get(t j17.Tenant, space store.Space, key string) (store.Item, er
 	if err != nil {
 		return store.Item{}, fault("a side item", err)
 	}
+	item, err := r.stored(t, space, key, v)
+	if closing := closer.Close(); closing != nil && err == nil {
+		err = fault("a side item", closing)
+	}
+	return item, err
+}
+
+// stored returns the item that a value is of, store.ErrNotFound if it has expired.
+func (r reader) stored(t j17.Tenant, space store.Space, key string, v []byte) (store.Item, error) {
 	meta, value, err := parseItemRecord(v)
-	item := meta.item(key, value)
-	if err = errors.Join(err, closer.Close()); err != nil {
+	if err != nil {
 		return store.Item{}, corruption(err, "side item %s/%s of tenant %s", space, key, t)
 	}
 	if !meta.live(r.store.clock.Now().UnixNano()) {
 		return store.Item{}, store.ErrNotFound
 	}
-	return item, nil
+	return meta.item(key, value), nil
 }
 
 // GetEach passes side items that have some keys. See store.Store.
@@ -171,7 +179,6 @@ func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do f
 	}
 
 	// The keys between the bounds, of this space only.
-	all := appendSpace(nil, r.tenant, kindItem, space)
 	lower, upper := itemBounds(r.tenant, space, keys)
 	if bytes.Compare(lower, upper) >= 0 {
 		return nil
@@ -181,15 +188,22 @@ func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do f
 		return err
 	}
 	defer closeIter(it, &err, "side items")
+	return r.passItems(t, space, it, keys.Backward, do)
+}
 
+// passItems passes the live items of a space that are between the bounds of an iterator, until do reports false.
+func (r reader) passItems(
+	t j17.Tenant, space store.Space, it *pebble.Iterator, backward bool, do func(key []byte, meta itemMeta, value []byte) bool,
+) error {
 	// Items that have expired are gone, though they are still stored.
 	now := r.store.clock.Now().UnixNano()
+	before := tenantPrefix + len("i") + len(space) + len("\x00")
 	first, next := it.First, it.Next
-	if keys.Backward {
+	if backward {
 		first, next = it.Last, it.Prev
 	}
 	for ok := first(); ok; ok = next() {
-		key := it.Key()[len(all):]
+		key := it.Key()[before:]
 		v, err := it.ValueAndErr()
 		if err != nil {
 			return fault("side items", err)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -78,6 +80,81 @@ func testMoment(s *suite) {
 		c.m.Close()
 	}
 	empty.Close()
+}
+
+// testMomentOfLooks looks at many things in one moment, in turns, one within another and at the same time: each look is like the first.
+func testMomentOfLooks(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	const notes2 store.Space = "notes2"
+	write(t, f, other, put("a", "another's"))
+	for i := range 20 {
+		key := fmt.Sprintf("%02d", i)
+		write(t, f, tenant, put(key, "value "+key), store.Side{Op: store.Put, Space: notes2, Key: key, Value: []byte("other " + key)})
+	}
+	write(t, f, tenant, store.Side{Op: store.Delete, Space: space, Key: "05"}, store.Side{Op: store.Put, Space: space, Key: "06", Expires: f.clock.Now()})
+	m := moment(t, f, tenant)
+	write(t, f, tenant, put("04", "later"), put("05", "later"))
+
+	// What is to be seen: of a range, up to some, and of one key.
+	each := func(of store.Space, keys store.Range, most int, do func(key string)) (seen string) {
+		n := 0
+		if err := m.Each(of, keys, func(key, value []byte) bool {
+			if seen += string(key) + "=" + string(value) + " "; do != nil {
+				do(string(key))
+			}
+			n++
+			return n < most
+		}); err != nil {
+			t.Error(err)
+		}
+		return seen
+	}
+	get := func(of store.Space, key string) string {
+		item, err := m.Get(of, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return "none"
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return item.Key + "=" + string(item.Value)
+	}
+	looks := func() {
+		for what, c := range map[string][2]string{
+			"a range":                {each(space, store.Range{From: "03", To: "08"}, 9, nil), "03=value 03 04=value 04 07=value 07 "},
+			"its end first":          {each(space, store.Range{From: "03", To: "08", Backward: true}, 2, nil), "07=value 07 04=value 04 "},
+			"one before it":          {each(space, store.Range{From: "01"}, 1, nil), "01=value 01 "},
+			"another space":          {each(notes2, store.Range{From: "18"}, 9, nil), "18=other 18 19=other 19 "},
+			"nothing":                {each(space, store.Range{From: "05", To: "07"}, 9, nil), ""},
+			"a space without items":  {each("no", store.Range{}, 9, nil), ""},
+			"a space that cannot be": {each("notes\x00", store.Range{}, 9, nil) + get("notes\x00", "01"), "none"},
+			"an item":                {get(space, "04"), "04=value 04"},
+			"one of another space":   {get(notes2, "05"), "05=other 05"},
+			"one that is gone":       {get(space, "05"), "none"},
+			"one that has expired":   {get(space, "06"), "none"},
+			"one of another tenant":  {get(space, "a"), "none"},
+			"looks within a look": {each(space, store.Range{From: "03", To: "08"}, 9, func(key string) {
+				if got := get(notes2, key) + each(notes2, store.Range{From: key}, 1, nil); got != key+"=other "+key+key+"=other "+key+" " {
+					t.Errorf("within a look: %q", got)
+				}
+			}), "03=value 03 04=value 04 07=value 07 "},
+		} {
+			if c[0] != c[1] {
+				t.Errorf("%s: got %q, want %q", what, c[0], c[1])
+			}
+		}
+	}
+	looks()
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for range 5 {
+				looks()
+			}
+		})
+	}
+	others.Wait()
 }
 
 // moment opens a moment that is closed with the test at the latest.

@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Scan", testScan},
 		{"GetEach", testGetEach},
 		{"Moment", testMoment},
+		{"MomentOfLooks", testMomentOfLooks},
 		{"MomentsUnderWrites", testMomentsUnderWrites},
 		{"Expiry", testExpiry},
 		{"Counter", testCounter},
