@@ -70,8 +70,7 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 	all := area.Cells()
 	for _, sl := range q.kinds.slots {
 		for _, c := range all {
-			first, last := c.Range()
-			keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
+			keys := sl.keysIn(c)
 			for {
 				some, err := q.keys(keys, chunk)
 				if err != nil {

@@ -3,11 +3,11 @@ package place
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"iter"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"j17/internal/decider"
@@ -28,6 +28,8 @@ const (
 	manyLooks = 16
 	// crowd is how many groups of points are held at a time: the nearest ones.
 	crowd = 16 << 10
+	// groupsAtOnce is how many groups one piece of memory is for.
+	groupsAtOnce = 16
 )
 
 // The rings in which a search goes outward: the first one, in metres, and how many times larger each is than the one before it.
@@ -86,55 +88,14 @@ type search struct {
 	after, limit Mark
 	crowded      bool
 
-	// open is what is to be looked at, groups of which are groups.
+	// open is what is to be looked at, groups of which are groups. room is memory for groups.
 	open   steps
 	groups int
+	room   []group
 	// last is where the search is, begin where it was when it began, or at the last mark that it passed on.
 	last, begin Mark
 	// told is how much was scanned at the last mark.
 	told int
-}
-
-// step is something to look at: a cell, or a group of points at one place, from its next id on.
-type step struct {
-	near float64
-	slot *slot
-	cell geo.Cell
-	*group
-}
-
-// group is the aggregates that are at one point, in the order of their ids.
-type group struct {
-	point geo.Point
-	// prefix is what their keys begin with. ids are the next ones; more tells that there are others behind them.
-	prefix string
-	ids    []string
-	more   bool
-}
-
-// steps is a heap: what is nearest first, cells before points, points by id.
-type steps []step
-
-func (s steps) Len() int           { return len(s) }
-func (s steps) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
-func (s steps) Less(i, j int) bool { return s[i].mark().compare(s[j].mark()) < 0 }
-
-// mark is that of the next aggregate of a group; a cell has one that is before those of all that can be in it.
-func (s *step) mark() Mark {
-	if s.group == nil {
-		return Mark{Distance: s.near}
-	}
-	return Mark{Distance: s.near, ID: s.ids[0], Slot: s.slot.ID}
-}
-
-// Push adds a step, for package heap.
-func (s *steps) Push(x any) { *s = append(*s, x.(step)) } //nolint:errcheck,forcetypeassert // there are only steps
-
-// Pop removes the last step, for package heap.
-func (s *steps) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
 }
 
 // run yields what is in the ring between after and limit. It reports false when that was all that was wanted.
@@ -142,11 +103,11 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	start := geo.Disc{Center: q.center, Radius: min(q.limit.Distance, math.Pi*geo.EarthRadius)}.Cells()
 	for _, sl := range q.kinds.slots {
 		for _, c := range start {
-			q.add(sl, c)
+			q.add(sl, c, nil)
 		}
 	}
 	for len(q.open) > 0 {
-		next, _ := heap.Pop(&q.open).(step)
+		next := q.open.pop()
 		if next.group == nil {
 			// What was found is passed on before more is looked at, and a page that ends here has got on.
 			mark := q.last
@@ -159,7 +120,11 @@ func (q *search) run(yield func(Found, error) bool) bool {
 					return false
 				}
 			}
-			if err := q.expand(next.slot, next.cell); err != nil {
+			err := q.take(next.slot, next.keys)
+			if next.keys == nil {
+				err = q.expand(next.slot, next.cell)
+			}
+			if err != nil {
 				yield(Found{}, err)
 				return false
 			}
@@ -209,19 +174,19 @@ func (q *search) advance(next step) error {
 	return nil
 }
 
-// add puts a cell among what is to be looked at, if there can be something in it that is wanted.
-func (q *search) add(sl *slot, c geo.Cell) {
+// add puts a cell among what is to be looked at, if there can be something in it that is wanted. keys are those of all its entries where
+// they are known.
+func (q *search) add(sl *slot, c geo.Cell, keys []string) {
 	near, far := c.Reach(q.center)
 	if near > q.limit.Distance || far < q.after.Distance {
 		return
 	}
-	heap.Push(&q.open, step{near: max(near, q.after.Distance), slot: sl, cell: c})
+	q.open.push(step{near: max(near, q.after.Distance), slot: sl, cell: c, keys: keys})
 }
 
 // expand looks at a cell: at the points in it, or at its quarters where there are many.
 func (q *search) expand(sl *slot, c geo.Cell) error {
-	first, last := c.Range()
-	keys := store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
+	keys := sl.keysIn(c)
 	some, err := q.keys(keys, page)
 	if err != nil {
 		return err
@@ -233,10 +198,27 @@ func (q *search) expand(sl *slot, c geo.Cell) error {
 	if quarters == nil {
 		return q.takeAll(sl, c, keys)
 	}
+
+	// The entries are in the order of the quarters. Those of the last one that is reached may go on behind what was read.
 	for _, quarter := range quarters {
-		q.add(sl, quarter)
+		behind := sl.keysIn(quarter).To
+		if some[len(some)-1] >= behind {
+			n := sort.SearchStrings(some, behind)
+			if n > 0 {
+				q.add(sl, quarter, some[:n])
+			}
+			some = some[n:]
+			continue
+		}
+		q.add(sl, quarter, nil)
 	}
 	return nil
+}
+
+// keysIn is the range of the entries of the points in a cell.
+func (sl *slot) keysIn(c geo.Cell) store.Range {
+	first, last := c.Range()
+	return store.Range{From: sl.ID + "/" + first, To: sl.ID + "/" + last + "\xff"}
 }
 
 // wanted returns how far away a point is, and whether it can be between after and limit.
@@ -257,7 +239,7 @@ func (q *search) take(sl *slot, keys []string) error {
 			n++
 		}
 		if d, ok := q.wanted(e.point); ok {
-			g := &group{point: e.point, prefix: e.group, ids: keys[:n:n]}
+			g := q.group(group{point: e.point, prefix: e.group, ids: keys[:n:n]})
 			for i := range g.ids {
 				g.ids[i] = g.ids[i][len(e.group):]
 			}
@@ -266,6 +248,15 @@ func (q *search) take(sl *slot, keys []string) error {
 		keys = keys[n:]
 	}
 	return nil
+}
+
+// group keeps a group, many of them in one piece of memory.
+func (q *search) group(g group) *group {
+	if len(q.room) == cap(q.room) {
+		q.room = make([]group, 0, groupsAtOnce)
+	}
+	q.room = append(q.room, g)
+	return &q.room[len(q.room)-1]
 }
 
 // takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one point follow each
@@ -339,7 +330,7 @@ func (q *search) push(s step) {
 	if len(s.ids) == 0 || s.mark().compare(q.limit) > 0 {
 		return
 	}
-	heap.Push(&q.open, s)
+	q.open.push(s)
 	if q.groups++; q.groups <= q.kinds.s.crowd {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"j17"
@@ -56,6 +57,8 @@ const (
 	maxBytes = 8 << 20
 	// loaded is how many states are loaded at once.
 	loaded = 64
+	// A page that has more than fewRows gets memory for manyRows, if it may have so many.
+	fewRows, manyRows = 8, 128
 )
 
 // Page answers a question with a page: all rows and their states are those of one position, at which everything has been that was
@@ -100,6 +103,9 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 		case len(p.Rows) == a.Count:
 			p.Next = a.cursor(p.Rows[a.Count-1].Mark)
 			return nil
+		}
+		if len(p.Rows) == fewRows {
+			p.Rows = slices.Grow(p.Rows, min(a.Count, manyRows)-fewRows)
 		}
 		p.Rows = append(p.Rows, Row{Found: found})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -227,6 +228,28 @@ func TestManyPointsInOneSquare(t *testing.T) {
 			}
 			if !slices.Equal(got, want) || pages != 5 && crowd > 150 { // a page that has looked at much ends early
 				t.Errorf("around %v, %d at a time: %d aggregates in %d pages, or they are not in order", center, crowd, len(got), pages)
+			}
+		}
+	}
+}
+
+// TestManyPointsAround has so many points around a place that cells are looked at by their quarters: what was read of a cell counts for
+// those of its quarters that are whole in it.
+func TestManyPointsAround(t *testing.T) {
+	h := newHouse(t, shops)
+	const n = 800
+	r := rand.New(rand.NewPCG(3, 4))
+	points := map[int]geo.Point{}
+	for i := range n {
+		points[i] = geo.Point{Lat: 48.1 + 0.1*r.Float64(), Lng: 11.5 + 0.15*r.Float64()}
+	}
+	h.fill("shop", "was_opened", n, func(i int) string { return at(points[i]) })
+	for _, center := range []geo.Point{{Lat: 48.15, Lng: 11.575}, {Lat: 48.101, Lng: 11.501}, {Lat: 47, Lng: 12}, points[7]} {
+		for _, radius := range []float64{400, 5000, math.Inf(1)} {
+			for _, size := range []int{7, n} {
+				if got, want := h.near(center, radius, size), naive(points, center, radius); !slices.Equal(got, want) {
+					t.Errorf("%v metres around %v, %d on a page: %d aggregates, want %d, or they are not in order", radius, center, size, len(got), len(want))
+				}
 			}
 		}
 	}
@@ -512,7 +535,7 @@ func TestManyMoveOne(t *testing.T) {
 // TestQueriesAreBounded counts what is looked at: for a few rows of many, and before a mark where nothing fits.
 func TestQueriesAreBounded(t *testing.T) {
 	h := newHouse(t, shops)
-	const n = 1500
+	const n = 800
 	h.fill("shop", "was_opened", n, func(i int) string { return at(geo.Point{Lat: 40 + float64(i/100)/15, Lng: float64(i%100) / 100}) })
 	scanned := func(f func()) uint64 {
 		before := h.places.Stats().Scanned

@@ -126,7 +126,6 @@ func pointIn(text []byte) (p geo.Point, err error) {
 
 // entry is the key of an entry, taken apart.
 type entry struct {
-	cell  geo.Cell
 	point geo.Point
 	id    string
 	// group is what the keys of all entries begin with that have the same point.
@@ -146,9 +145,9 @@ func readEntry(key string) (entry, error) {
 	}
 	if ok {
 		e.point, _ = geo.ReadBinary(b[:])
-		e.cell, ok = geo.CellNamed(name)
+		ok = name == string(e.point.Cell().AppendName(make([]byte, 0, geo.NameDigits)))
 	}
-	if !ok || e.point.Cell() != e.cell {
+	if !ok {
 		return entry{}, &store.CorruptionError{Where: "an entry of places", Err: errRecord}
 	}
 	return e, nil
