@@ -1,3 +1,5 @@
+//go:build !race
+
 package loading_test
 
 import (
