@@ -227,7 +227,7 @@ func TestTheEndOfWhatIsReadAhead(t *testing.T) {
 func TestReadingAheadIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
-		const tenants, most, page = 20, 16, 64
+		const tenants, most, page = 18, 16, 64
 		var g heard
 		way := &readings{Store: h.Store}
 		var mu sync.Mutex

@@ -64,21 +64,20 @@ func TestWriteErrors(t *testing.T) {
 	}
 	anyWrite := func(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
 	cases := map[string]func(errorfs.Op) bool{
-		"log writes":       writesTo(".log"),
-		"log syncs":        onlyKind(errorfs.OpFileSyncData, ".log"),
-		"new logs":         onlyKind(errorfs.OpCreate, ".log"),
-		"tables":           writesTo(".sst"),
-		"table syncs":      onlyKind(errorfs.OpFileSyncData, ".sst"),
-		"folder syncs":     onlyKind(errorfs.OpFileSync, "data"),
-		"manifest":         func(op errorfs.Op) bool { return anyWrite(op) && strings.Contains(op.Path, "MANIFEST") },
-		"everything":       anyWrite,
-		"everything again": anyWrite,
+		"log writes":   writesTo(".log"),
+		"log syncs":    onlyKind(errorfs.OpFileSyncData, ".log"),
+		"new logs":     onlyKind(errorfs.OpCreate, ".log"),
+		"tables":       writesTo(".sst"),
+		"table syncs":  onlyKind(errorfs.OpFileSyncData, ".sst"),
+		"folder syncs": onlyKind(errorfs.OpFileSync, "data"),
+		"manifest":     func(op errorfs.Op) bool { return anyWrite(op) && strings.Contains(op.Path, "MANIFEST") },
+		"everything":   anyWrite,
 	}
 	for name, match := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for skip := range 4 {
-				testWriteErrors(t, match, int64(skip*skip*skip))
+			for _, skip := range []int64{0, 1, 27} {
+				testWriteErrors(t, match, skip)
 			}
 		})
 	}
