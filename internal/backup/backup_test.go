@@ -182,7 +182,7 @@ func (h *house) ended(tb testing.TB, t j17.Tenant, id string) backup.Backup {
 func (h *house) await(tb testing.TB, is func() bool) {
 	tb.Helper()
 	real := clock.System{}
-	for until := real.Now().Add(time.Minute); !is(); {
+	for until := real.Now().Add(5 * time.Minute); !is(); { // it ends what would never come
 		if real.Now().After(until) {
 			tb.Fatalf("it does not come about; the log says:\n%s", h.log)
 		}
