@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,9 +73,7 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 	for range workers {
 		all.Go(func() {
 			for b := range todo {
-				for i := range b.texts {
-					c.read(ctx, &b.texts[i], &b.events[i])
-				}
+				c.readAll(ctx, b)
 				close(b.ready)
 			}
 		})
@@ -141,6 +140,18 @@ func nextBatch(in *eventfile.Reader) (b *batch, more bool) {
 	}
 	b.events = make([]pastEvent, len(b.texts))
 	return b, true
+}
+
+// readAll takes the events of a batch apart and examines them. A panic is why the file cannot be read any further, and not the end of the process.
+func (c *recorder) readAll(ctx context.Context, b *batch) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.events, b.err = nil, fmt.Errorf("the examination of events has ended with a panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	for i := range b.texts {
+		c.read(ctx, &b.texts[i], &b.events[i])
+	}
 }
 
 // read takes an event of the file apart and examines it.
