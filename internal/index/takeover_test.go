@@ -3,6 +3,7 @@ package index_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -349,4 +350,48 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 		h.verify(other, prod)
 		other.stop()
 	})
+}
+
+// TestAProcessEndsWhileItHandlesAnEvent ends a process before and after each write with which it handles what changes some rows, after which nothing
+// touches them: the index has what follows from it none the less, once.
+func TestAProcessEndsWhileItHandlesAnEvent(t *testing.T) {
+	for _, hasty := range []bool{false, true} {
+		for _, late := range []bool{false, true} {
+			ends := 0
+			for left, over := 0, false; !over; left++ {
+				inBubble(t, func(t *testing.T, h *house) {
+					t.Helper()
+					h.hasty = hasty
+					d := source{h.disk}.definition(nil)
+					for n := range 10 {
+						h.write(prod, event("item", fmt.Sprintf("i%02d", n), `{"label":"a","shop":"s0"}`))
+					}
+					first := h.start(h.disk)
+					h.ready(first, prod, d)
+					first.stop()
+
+					m := storetest.NewMortal(h.disk, left, late)
+					second := h.start(m)
+					second.Know(t.Context(), prod, d)
+					h.write(prod, event("item", "i01", `{"label":"b","shop":"s0"}`), event("note", "n1", `{"about":"i02"}`), event("shop", "s0", `{"name":"c"}`))
+					h.pass(time.Second)
+					if over = !m.IsDead(); !over {
+						ends++
+					}
+					second.stop()
+
+					next := h.start(h.disk)
+					h.ready(next, prod, d)
+					h.pass(time.Minute) // the lease of the one before is over
+					h.at(next, prod)
+					h.verify(next, prod)
+					h.accounted(next)
+					next.stop()
+				})
+			}
+			if ends < 2 {
+				t.Errorf("it has ended %d times only", ends)
+			}
+		}
+	}
 }
