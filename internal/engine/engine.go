@@ -53,6 +53,8 @@ type Options struct {
 	// Renew is called when the store refuses what was decided with the deployed spec, because it has another one: it calls Deploy
 	// or Undeploy. It may be nil where Deploy is never given fences.
 	Renew func(ctx context.Context, t j17.Tenant) error
+	// Gone, if not nil, is called when a tenant has no spec any more: what others keep for the spec can go.
+	Gone func(t j17.Tenant)
 	// Effects say what events bring about beside events.
 	Effects []EffectsOf
 	// Derived say what is kept of events beside them.
@@ -84,6 +86,7 @@ type Engine struct {
 	workOfConditions int64
 
 	writeWait, readWait time.Duration
+	gone                func(t j17.Tenant)
 	renewal             func(ctx context.Context, t j17.Tenant) error
 	effectsOf           []EffectsOf
 	derivedOf           []DerivedOf
@@ -166,7 +169,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged, uniqueOf: o.Unique,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, gone: o.Gone, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged, uniqueOf: o.Unique,
 
 		workOfConditions: workOfConditions,
 

@@ -138,6 +138,9 @@ func (e *Engine) Undeploy(t j17.Tenant) {
 	env.gone = true
 	env.replace(nil)
 	e.environments.Delete(t)
+	if e.gone != nil {
+		e.gone(t)
+	}
 }
 
 // Spec returns the deployed spec of a tenant, nil when there is none.

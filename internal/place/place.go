@@ -101,6 +101,9 @@ type slot struct {
 	ready atomic.Bool
 }
 
+// Forget lets go of what is known of the slots of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+
 // known is the slots of what is deployed to a tenant. It does not change: whatever changes slots is deployed anew.
 type known struct {
 	decider *decider.Decider

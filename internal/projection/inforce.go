@@ -194,3 +194,10 @@ func (in *inForce) nearest(name string) string {
 	}
 	return ""
 }
+
+// Forget lets go of what is known of the projections of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.sets.latest.Delete(t)
+	s.specs.all.Delete(t)
+	s.kept.drop(t)
+}

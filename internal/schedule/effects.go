@@ -310,6 +310,13 @@ func (w *watch) keep(types []pair) {
 	}
 }
 
+// Forget lets go of what is known of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, t)
+}
+
 // watchOf returns what cancels scheduled events in a tenant.
 func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider) (*watch, error) {
 	s.mu.Lock()

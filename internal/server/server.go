@@ -291,6 +291,13 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
 		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
+		Gone: func(t j17.Tenant) {
+			s.places.Forget(t)
+			s.tagging.Forget(t)
+			s.unique.Forget(t)
+			s.schedule.Forget(t)
+			s.projections.Forget(t)
+		},
 		Effects: []engine.EffectsOf{
 			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.sagas.Effects(ctx, d) },
 			s.schedule.Effects,

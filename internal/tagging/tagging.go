@@ -114,6 +114,9 @@ func (s *Service) Tags(ctx context.Context, t j17.Tenant) ([]Declared, error) {
 	return all, nil
 }
 
+// Forget lets go of what is known of the tags of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+
 // known is what is known of the tags of what is deployed to a tenant.
 type known struct {
 	decider *decider.Decider

@@ -134,6 +134,9 @@ func readGeneration(item *store.Item) (*generation, error) {
 	return g, nil
 }
 
+// Forget lets go of what is known of the generations of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+
 // known is the generations of what is deployed to a tenant. It does not change.
 type known struct {
 	decider     *decider.Decider
