@@ -175,7 +175,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	rows := max(u.s.limits.bulkRows>>min(u.attempt-1, 10), 1)
 
 	var next made
-	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, bulkPace) }
+	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, bulkPace()) }
 	for turn := range bulkTurns {
 		// What is committed now, and how far that gets.
 		if turn == 0 {
@@ -230,11 +230,10 @@ type pace struct {
 	givesWay  bool
 }
 
-var (
-	bulkPace       = pace{slice: bulkSlice, givesWay: true}
-	backgroundPace = pace{on: 1, slice: slice, givesWay: true}
-	wantedPace     = pace{slice: slice}
-)
+// bulkPace is that of a backlog, backgroundPace that of what nobody waits for, and wantedPace that of what somebody does.
+func bulkPace() pace       { return pace{slice: bulkSlice, givesWay: true} }
+func backgroundPace() pace { return pace{on: 1, slice: slice, givesWay: true} }
+func wantedPace() pace     { return pace{slice: slice} }
 
 // several computes rows and what is to be written of them. Where that is more than maxBytes, it is of the first ones.
 func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p pace) made {

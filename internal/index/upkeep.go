@@ -183,9 +183,9 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	if !all {
 		return u.begin(ctx, sources, to)
 	}
-	p := backgroundPace
+	p := backgroundPace()
 	if u.s.isWanted(u.t, u.slot.name) {
-		p = wantedPace
+		p = wantedPace()
 	}
 	c := u.several(ctx, ids, to, p)
 	switch {
@@ -323,7 +323,7 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c := u.several(ctx, ids, readPosition(f.To), backgroundPace)
+		c := u.several(ctx, ids, readPosition(f.To), backgroundPace())
 		if c.err != nil {
 			return c.err
 		}
