@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"j17"
 	"j17/internal/feed"
@@ -53,9 +54,13 @@ func (u *upkeep) far(behind uint64, at j17.StreamID) bool {
 		at.Compare(u.s.small(u.t, u.slot.name)) > 0
 }
 
-// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at it.
+// begunFirst is for how long nobody begins after somebody who has begun has found no turn: until that one is done its slot is not read.
+const begunFirst = 5 * catchUp
+
+// inBulk works off what follows in the feed. It does nothing where too many rows follow from it, or somebody else is at it or is to be.
 func (u *upkeep) inBulk(ctx context.Context) error {
-	if !u.s.bulking.TryLock() {
+	waited := u.s.o.Clock.Now().Sub(time.Unix(0, u.s.begun.Load()))
+	if waited >= 0 && waited < begunFirst || !u.s.bulking.TryLock() {
 		return nil
 	}
 	defer u.s.bulking.Unlock()
@@ -83,6 +88,7 @@ var errTooMany = errors.New("more rows follow from a backlog than there were")
 // continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.
 func (u *upkeep) continued(ctx context.Context) error {
 	if !u.s.bulking.TryLock() {
+		u.s.begun.Store(u.s.o.Clock.Now().UnixNano())
 		return feed.Later{For: catchUp}
 	}
 	defer u.s.bulking.Unlock()

@@ -139,3 +139,66 @@ func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestWhoHasBegunComesBeforeWhoBegins lets an index with a backlog that was begun wait for another one that has much to do: that one begins with no
+// more before the first is done.
+func TestWhoHasBegunComesBeforeWhoBegins(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const items, behind = 60, 3000
+		first := source{h.disk}.definition(nil)
+		held, hold := make(chan struct{}), atomic.Bool{}
+		second := source{h.disk}.definition(func(context.Context, []string) error {
+			if hold.Load() {
+				<-held
+			}
+			return nil
+		})
+		second.ID = "two"
+		write := func(n int) {
+			for i := range n {
+				h.write(prod, event("item", fmt.Sprintf("x%03d", i%items), `{"label":`+strconv.Itoa(n)+`}`))
+			}
+		}
+		write(items)
+		p := h.start(h.disk)
+		h.ready(p, prod, first)
+		h.ready(p, prod, second)
+		p.stop()
+		write(items)
+		const writes = 6
+		p = h.start(storetest.NewMortal(h.disk, writes, false))
+		p.Know(t.Context(), prod, first)
+		h.pass(time.Second)
+		p.stop()
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || status.Fanout == nil {
+			t.Fatalf("nothing is left half done: %+v, %v", status, err)
+		}
+		write(behind)
+
+		// The second is at it, and the first one waits.
+		n := &named{Store: h.disk}
+		p = h.start(n)
+		p.Bulk(items, 7)
+		hold.Store(true)
+		p.Know(t.Context(), prod, second)
+		h.pass(time.Minute) // the lease of the one before is over
+		p.Know(t.Context(), prod, first)
+		h.pass(10 * time.Second)
+		reads := n.reads.Load()
+		if status, err := p.Status(t.Context(), prod, "one"); err != nil || status.Fanout == nil || reads != 1 {
+			t.Fatalf("it does not wait: %+v, %v, %d reads", status.Fanout, err, reads)
+		}
+		hold.Store(false)
+		close(held)
+		h.pass(time.Second)
+		if again := n.reads.Load() - reads; again > behind/items/2 {
+			t.Errorf("the second has begun again and again, with %d reads", again)
+		}
+		h.at(p, prod)
+		h.verify(p, prod)
+		h.same(p, prod, "two")
+		p.stop()
+	})
+}

@@ -108,9 +108,11 @@ type Service struct {
 	// rests has when slots were asked for, and whether their upkeep rests.
 	rests map[place]*resting
 
-	// bulking is held by who works off many events at a time; bulk is what was worked off last if it is not done.
+	// bulking is held by who works off many events at a time; bulk is what was worked off last if it is not done. begun is when somebody who has
+	// begun has found no turn, in nanoseconds.
 	bulking sync.Mutex
 	bulk    *bulk
+	begun   atomic.Int64
 }
 
 // place is an index or a slot of a tenant.
