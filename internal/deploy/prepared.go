@@ -372,7 +372,12 @@ func final(code j17.Code) bool {
 }
 
 // Run deploys prepared specs when they are ready, until the context ends.
-func (s *Service) Run(ctx context.Context) error { return s.waiting.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error {
+	if s.sole != nil {
+		s.waiting.TakeUp(ctx, s.sole)
+	}
+	return s.waiting.Run(ctx)
+}
 
 // Settle does what is due of that now.
 func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }

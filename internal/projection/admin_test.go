@@ -55,6 +55,8 @@ type server struct {
 	preparing, asked func()
 	// looked, if not nil, is called once, before the streams of a type are looked through for an index.
 	looked func()
+	// over, if not nil, is what the server has of its store when it is opened.
+	over func(store.Store) store.Store
 
 	ctx     context.Context //nolint:containedctx // it ends with the server
 	stop    context.CancelFunc
@@ -81,27 +83,31 @@ func (s *server) open(tb testing.TB) {
 	if s.store, err = pebble.Open(pebble.Options{Dir: "data", FS: s.fs, Clock: s.clock}); err != nil {
 		tb.Fatal(err)
 	}
-	if s.registry, err = control.Open(tb.Context(), control.Options{Store: s.store, Clock: s.clock}); err != nil {
+	var st store.Store = s.store
+	if s.over != nil {
+		st = s.over(st)
+	}
+	if s.registry, err = control.Open(tb.Context(), control.Options{Store: st, Clock: s.clock}); err != nil {
 		tb.Fatal(err)
 	}
 	kit := worker.New(s.clock, logger)
 	s.engine = engine.New(engine.Options{
-		Store: s.store, Clock: s.clock, Logger: logger, Renew: func(ctx context.Context, t j17.Tenant) error { return s.specs.Renew(ctx, t) },
+		Store: st, Clock: s.clock, Logger: logger, Renew: func(ctx context.Context, t j17.Tenant) error { return s.specs.Renew(ctx, t) },
 	})
-	feeds := feed.New(feed.Options{Store: s.store, Clock: s.clock, Logger: logger, Worker: kit})
-	s.builds = build.New(build.Options{Store: s.store, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
-	s.indexes = index.New(index.Options{Store: looked{s.store, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
+	feeds := feed.New(feed.Options{Store: st, Clock: s.clock, Logger: logger, Worker: kit})
+	s.builds = build.New(build.Options{Store: st, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
+	s.indexes = index.New(index.Options{Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
 	s.views = projection.New(projection.Options{
-		Store: s.store, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
+		Store: st, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.specs.Hold(ctx, t, f)
 		},
 	})
 	s.views.SettleIn(20 * time.Millisecond)
 	s.specs = deploy.New(deploy.Options{
-		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: s.store, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
+		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
 		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
-		Store: s.store, Worker: kit,
+		Store: st, Worker: kit, Sole: st.Tenants,
 		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
 			if hook := s.preparing; hook != nil {
 				s.preparing = nil

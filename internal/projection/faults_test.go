@@ -1,6 +1,7 @@
 package projection_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -12,12 +13,16 @@ import (
 
 	"j17"
 	"j17/internal/build"
+	"j17/internal/clock"
 	"j17/internal/decider"
+	"j17/internal/deploy"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/eventfile"
 	"j17/internal/projection"
 	"j17/internal/sandbox"
+	"j17/internal/store"
+	"j17/internal/store/storetest"
 	"j17/internal/value"
 )
 
@@ -225,5 +230,90 @@ func TestImportsDuringABuild(t *testing.T) {
 	}
 	if v, err := s.views.Verify(t.Context(), s.tenant, "posted"); err != nil || !v.Verified || v.Rows != before+after {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// goOn lets a server do what there is to do, whether that can be stored or not.
+func (s *server) goOn(tb testing.TB) {
+	tb.Helper()
+	for range 5 {
+		for _, work := range []func(context.Context) error{s.builds.Settle, s.views.Settle, s.specs.Settle} {
+			_ = work(tb.Context()) // it may be the last that the server does
+		}
+		s.clock.Advance(time.Minute)
+	}
+}
+
+// deployed waits until the spec that is prepared is deployed. No time passes: the lease of who was about to do that is not over.
+func (s *server) deployed(tb testing.TB) {
+	tb.Helper()
+	for {
+		_, err := s.specs.Prepared(tb.Context(), s.tenant)
+		if j17.CodeOf(err) == j17.CodeNotFound {
+			return
+		}
+		if err = cmp.Or(err, (clock.System{}).Wait(tb.Context(), time.Now().Add(5*time.Millisecond))); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestAServerEndsWhileASpecIsPrepared ends a server before and after each write with which a spec is prepared, built for and deployed: it is deployed
+// with its index, or it never was. It is deployed in the end where somebody was told that it is prepared, and at once by a server that is alone.
+func TestAServerEndsWhileASpecIsPrepared(t *testing.T) {
+	t.Parallel()
+	painted := notes(`[{"set":{"target":"color","value":"blue"}}]`, `"mine":`+byColor)
+	for _, late := range []bool{false, true} {
+		ends, deployed, claimed := 0, 0, 0
+		for left, over := 0, false; !over; left++ {
+			s := newServer(t)
+			s.deploy(t, notes(keep, ""))
+			s.write(t)
+			s.close(t)
+			var m *storetest.Mortal
+			s.over = func(st store.Store) store.Store {
+				m = storetest.NewMortal(st, left, late)
+				return m
+			}
+			s.open(t)
+			if err := s.specs.Adopt(t.Context(), s.instance, j17.Prod); err != nil {
+				t.Fatal(err)
+			}
+			_, told := s.specs.Deploy(t.Context(), deploy.Request{Instance: s.instance, Environment: j17.Prod, Source: []byte(painted), Prepare: true})
+			s.goOn(t)
+			if over = !m.IsDead(); !over {
+				ends++
+			}
+
+			// The next one shows the one spec or the other, whole.
+			s.over = nil
+			s.restart(t)
+			is := func() bool {
+				t.Helper()
+				shown := s.shows(t, "mine")
+				if shown != "" && (shown != "ready, done, "+byColor || s.found(t, "mine", "blue") != 20 || s.found(t, "mine", "red") != 0) {
+					t.Errorf("after %d writes (late %v): %s", left, late, shown)
+				}
+				return shown != ""
+			}
+			before := is()
+			if it, err := s.store.Get(t.Context(), s.tenant, "spec.prepared", "next"); err == nil && it.Due.Sub(s.clock.Now()) > time.Minute {
+				claimed++
+				s.run(s.specs.Run)
+				s.deployed(t)
+			}
+			s.goOn(t)
+			after := is()
+			_, err := s.specs.Prepared(t.Context(), s.tenant)
+			if before && !after || told == nil && !after || j17.CodeOf(err) != j17.CodeNotFound || !after && s.known(t) != 0 {
+				t.Errorf("after %d writes (late %v): deployed %v, then %v; it was told %v; what is prepared: %v; %d indexes", left, late, before, after, told, err, s.known(t))
+			}
+			if after {
+				deployed++
+			}
+		}
+		if ends < 5 || deployed < 2 || deployed > ends+1 || claimed == 0 {
+			t.Errorf("it has ended %d times, %d times with the spec deployed, %d times while it was about to do that", ends, deployed, claimed)
+		}
 	}
 }

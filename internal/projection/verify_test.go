@@ -9,12 +9,11 @@ import (
 	"j17/internal/engine/enginetest"
 	"j17/internal/projection"
 	"j17/internal/store"
-	"j17/internal/store/pebble"
 )
 
 // looked is a store that says when the streams of a type are looked through: comparing an index begins each page of rows with that.
 type looked struct {
-	*pebble.Store
+	store.Store
 
 	s *server
 }

@@ -329,7 +329,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
-		Worker: s.worker, Changed: s.tail.Stir,
+		Worker: s.worker, Sole: s.store.Tenants, Changed: s.tail.Stir,
 	})
 	s.timed = append(s.timed, s.projections)
 
@@ -350,7 +350,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
-		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Unique: s.unique,
+		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Sole: s.store.Tenants, Unique: s.unique,
 	})
 
 	s.timed = append(s.timed, s.deploy)

@@ -101,7 +101,7 @@ const drainTime = 5 * time.Second
 // takenUpAtOnce is how many items are read at a time when they are taken up.
 const takenUpAtOnce = 1000
 
-// TakeUp makes all items of some tenants due. It is for a process that works on the store alone, before Run: leases that are held then are
+// TakeUp makes all items of some tenants due that ever come to be. It is for a process that works on the store alone, before Run: leases that are held then are
 // what a process has left behind that has ended. Where that fails the log says so, and items go on when their leases are over.
 func (q *Queue) TakeUp(ctx context.Context, tenants func(context.Context) ([]j17.Tenant, error)) {
 	all, err := tenants(ctx)
@@ -123,6 +123,9 @@ func (q *Queue) takeUp(ctx context.Context, t j17.Tenant) error {
 		}
 		for _, item := range items {
 			keys = keys.After(item.Key)
+			if item.Due.IsZero() {
+				continue // nobody has it, and nobody is to
+			}
 			due := store.Side{Op: store.Put, Space: q.Space, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
 			if _, err := q.write(ctx, t, due); err != nil {
 				return err
