@@ -78,7 +78,7 @@ func (b *steadyBody) Read(p []byte) (int, error) {
 	}
 	_ = b.control.SetReadDeadline(next) // where there is no connection, as in tests, there are no limits either
 	n, err := b.c.request.Body.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if _, said := errors.AsType[*j17.Error](err); err != nil && !said && !errors.Is(err, io.EOF) {
 		err = j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end. Nothing was stored.").Because(err)
 	}
 	return n, err

@@ -169,6 +169,7 @@ type API struct {
 	documents documents
 	chunks    sync.Pool // of *[chunkSize]byte
 	room      *room
+	arrivals  arrivals
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
 	// lost is set when what is written would be lost.
@@ -193,7 +194,7 @@ func New(o Options) *API {
 		o.MaxImportBytes = defaultMaxImport
 	}
 	o.StreamsPerKey, o.Streams = cmp.Or(o.StreamsPerKey, DefaultStreamsPerKey), cmp.Or(o.Streams, DefaultStreams)
-	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom()}
+	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom(), arrivals: arrivals{all: map[*arrival]struct{}{}}}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	if a.Tail == nil {
 		a.Tail = tail.New(o.Store)

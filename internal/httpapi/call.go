@@ -92,6 +92,13 @@ func (a *API) observed(next http.Handler) http.Handler {
 			}
 		}
 
+		// Its body may still be on its way; one that tells how much is left of it has come whole.
+		if _, whole := r.Body.(interface{ Len() int }); !whole && r.Body != nil && r.Body != http.NoBody {
+			coming := a.arrivals.add(w)
+			defer a.arrivals.remove(coming)
+			c.request.Body = arriving{r.Body, coming}
+		}
+
 		h := w.Header()
 		c.show(h, headerRequestID, c.requestID)
 		c.show(h, headerCorrelationID, c.correlationID)

@@ -2,16 +2,21 @@ package server
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"j17/internal/clock"
 	"j17/internal/httpapi"
 )
 
@@ -282,5 +287,36 @@ func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	}
 	if n.unread != nil {
 		t.Error("what was read again is kept in memory")
+	}
+}
+
+// TestAServerThatStopsEndsHalfARequest shuts a server of the program's down, and waits for nothing: net/http would close such a connection as well,
+// but only some seconds later, and not any more where nobody waits for it.
+func TestAServerThatStopsEndsHalfARequest(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	s := &Server{options: Options{Logger: logger}, connections: newConnections(logger, nil)}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := s.httpServer(t.Context(), l, http.HandlerFunc(answerOK))
+	done := make(chan struct{})
+	go func() { defer close(done); _ = h.Serve(s.connections.wrap(l)) }()
+	t.Cleanup(func() { _ = h.Close(); <-done })
+	c := &counted{connections: s.connections, address: l.Addr().String()}
+	half, used := c.dial(t), c.dial(t)
+	_, _ = fmt.Fprint(half, "POST / HTTP/1.1\r\nHost: x\r\nContent-Le")
+	if got := used.get(); got != http.StatusNoContent { // connections are accepted one after the other
+		t.Fatal(got)
+	}
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_ = h.Shutdown(ended)
+	if err := half.SetReadDeadline(clock.System{}.Now().Add(5 * time.Minute)); err != nil { // it ends what would never end
+		t.Fatal(err)
+	}
+	if _, err := half.in.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("half a request holds its connection: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -481,11 +482,14 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	<-failed.Done()
 
-	// Let requests end, but for those of which only a part has come. Those that do not end: their contexts do, and their connections are closed
-	// under them.
+	// Let requests end, but for those of which only a part has come, and nothing more does. Those that do not end: their contexts do, and their
+	// connections are closed under them.
 	api.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTime())
 	defer cancel()
+	var looking sync.WaitGroup
+	stalled, stopLooking := context.WithCancel(drain)
+	looking.Go(func() { api.EndStalled(stalled) })
 	var drained errgroup.Group
 	for l, h := range servers {
 		drained.Go(func() error {
@@ -497,6 +501,8 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		})
 	}
 	err = drained.Wait()
+	stopLooking()
+	looking.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.options.Logger.WarnContext(ctx, "requests that had not ended when the server stopped were cut off", slog.Duration("after", s.drainTime()))
 		err = nil
