@@ -2,6 +2,8 @@ package container_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -155,6 +157,16 @@ func TestStartedAhead(t *testing.T) {
 	})
 }
 
+// inTurn makes a call, again and again where all processes are busy for longer than calls wait: so they are on a slow machine.
+func inTurn(ctx context.Context, f sandbox.Function) error {
+	for {
+		_, err := f.Call(ctx, []byte("1"))
+		if fault, ok := errors.AsType[*sandbox.Fault](err); !ok || fault.Kind != sandbox.Busy {
+			return err
+		}
+	}
+}
+
 // TestProcessesBounded makes more calls at once than there may be processes.
 func TestProcessesBounded(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
@@ -165,7 +177,7 @@ func TestProcessesBounded(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
-				if _, err := f.Call(t.Context(), []byte("1")); err != nil {
+				if err := inTurn(t.Context(), f); err != nil {
 					t.Error(err)
 				}
 				if n := len(guests(t, marker)); n > opts.Workers {
@@ -246,7 +258,7 @@ func TestPlaces(t *testing.T) {
 		for range 5 {
 			for _, f := range all {
 				calls.Go(func() {
-					if _, err := f.Call(t.Context(), []byte("1")); err != nil {
+					if err := inTurn(t.Context(), f); err != nil {
 						t.Error(err)
 					}
 					if n := len(guests(t, marker)); n > opts.Processes {

@@ -18,6 +18,13 @@ import (
 	"j17/internal/sandbox/container"
 )
 
+const (
+	// ample is time for calls that end by themselves, on any machine.
+	ample = time.Minute
+	// scarce is time for calls that do not.
+	scarce = time.Second / 2
+)
+
 // drivers are those that can be tested for real on one machine.
 func drivers(t *testing.T, test func(t *testing.T, opts container.Options)) {
 	t.Helper()
@@ -27,7 +34,7 @@ func drivers(t *testing.T, test func(t *testing.T, opts container.Options)) {
 				t.Skip("NOT TESTED: runc needs root")
 			}
 			test(t, container.Options{
-				Driver: driver, Memory: 64 << 20, Tasks: 32, Workers: 2, Output: 64 << 10, Timeout: time.Second / 2,
+				Driver: driver, Memory: 64 << 20, Tasks: 32, Workers: 2, Output: 64 << 10, Timeout: ample,
 			})
 		})
 	}
@@ -149,8 +156,9 @@ func TestHostile(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
 		t.Parallel()
-		r := open(t, opts)
-		f := guestImage(t, r)
+		f := guestImage(t, open(t, opts))
+		opts.Timeout = scarce
+		short := guestImage(t, open(t, opts))
 		well := func() {
 			t.Helper()
 			if got := text(t, f, "echo", "well"); got != `"well"` {
@@ -170,7 +178,11 @@ func TestHostile(t *testing.T) {
 			{"hog", "", sandbox.Memory, "the process asked for more than its 64 MiB of memory"},
 		} {
 			well()
-			fault := fails(t, f, `{"do":"`+bad.do+`","with":"`+bad.with+`"}`, bad.kind)
+			from := f
+			if bad.kind == sandbox.Timeout {
+				from = short
+			}
+			fault := fails(t, from, `{"do":"`+bad.do+`","with":"`+bad.with+`"}`, bad.kind)
 			if late := bad.do == "spin" && fault.Detail == "no answer came within 5s"; fault.Detail != bad.detail && !late { // on a busy machine
 				t.Errorf("%s: %s\n%s", bad.do, fault.Detail, fault.Log)
 			}
@@ -206,8 +218,7 @@ func TestForkBomb(t *testing.T) {
 	drivers(t, func(t *testing.T, opts container.Options) {
 		t.Helper()
 		need(t, "python3")
-		r := open(t, opts)
-		f, err := r.Source(t.Context(), "python", sources(t, map[string]string{marker: `
+		program := map[string]string{marker: `
 import os, signal
 
 def compute_implications(input):
@@ -227,7 +238,9 @@ def compute_implications(input):
         except OSError:
             pass
     return "well"
-`}), marker)
+`}
+		r := open(t, opts)
+		f, err := r.Source(t.Context(), "python", sources(t, program), marker)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,6 +250,15 @@ def compute_implications(input):
 		}
 		if n := processes(t, marker); n > 40 {
 			t.Errorf("%d processes", n)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		opts.Timeout = scarce
+		r = open(t, opts)
+		if f, err = r.Source(t.Context(), "python", sources(t, program), marker); err != nil {
+			t.Fatal(err)
 		}
 		_ = fails(t, f, `{"kind":"bomb"}`, sandbox.Timeout)
 		if got := call(t, f, `{"kind":"none"}`); got != `"well"` {

@@ -143,7 +143,7 @@ func TestRuntimes(t *testing.T) {
 				}
 			}
 			need(t, l.program)
-			r := open(t, container.Options{Driver: container.Bubblewrap, Timeout: 2 * time.Second})
+			r := open(t, container.Options{Driver: container.Bubblewrap, Timeout: ample})
 			f, err := r.Source(t.Context(), l.runtime, sources(t, l.source()), l.file)
 			if err != nil {
 				t.Fatal(err)
@@ -175,8 +175,14 @@ func TestRuntimes(t *testing.T) {
 				}
 			}
 			well()
-			_ = fails(t, f, `{"do":"hang"}`, sandbox.Timeout)
-			well()
+			short, err := open(t, container.Options{Driver: container.Bubblewrap, Timeout: scarce}).Source(t.Context(), l.runtime, sources(t, l.source()), l.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = fails(t, short, `{"do":"hang"}`, sandbox.Timeout)
+			if got := call(t, short, `{"do":"double","text":"","n":1}`); !strings.Contains(got, `"n":2`) {
+				t.Error(got)
+			}
 			_ = fails(t, f, `{"do":"hog"}`, sandbox.Memory)
 			well()
 			_ = fails(t, f, `{"do":"buffers"}`, sandbox.Memory)
