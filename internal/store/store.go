@@ -402,7 +402,7 @@ type Side struct {
 	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items without a value that
 	// are there as long as the item lists them. A Put puts those that are new and removes those that are not listed any more, a Delete
 	// removes all of them, whatever the item was before: nobody has to look first, so that writers are in nobody's way. Such an item is
-	// always written with the same Entries and never expires, and its entries are written by nobody else.
+	// always written with the same Entries and never expires, and its entries are written by nobody else, and nobody has a condition on them.
 	Entries Space
 	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written together with events
 	// of it, or after them. Where the unit begins the stream the item is new, and nobody has to look for it.

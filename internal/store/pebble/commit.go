@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,7 +21,9 @@ const (
 	// keptScratch is the number of things that a batch keeps room for, keptBytes the size of a value: after a large batch
 	// the next ones are as cheap as before.
 	keptScratch = 1024
-	keptBytes   = 1 << 20
+	// keptHalf is the number of items in half of those that are kept between batches, some 300 bytes each.
+	keptHalf  = 4096
+	keptBytes = 1 << 20
 )
 
 // commitLoop is the committer. It ends when the store closes and all calls are answered.
@@ -91,6 +94,9 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 	if err != nil {
 		s.disk.fail(fmt.Errorf("apply a batch: %w", err))
 		return ours, unknown(err)
+	}
+	if b.settled = !b.operated; b.settled {
+		b.kept.add(b.items)
 	}
 	b.keepRecent()
 	b.staged.clear()
@@ -207,8 +213,12 @@ type batch struct {
 	due      []dueWork
 	// rewritten tells that events were rewritten.
 	rewritten bool
-	// changesItems tells that side items may be changed: what was looked up of them does not count for the next batch.
-	changesItems bool
+	// kept are items that the next batch probably asks for. settled tells that they are as they are stored: all that has changed items since
+	// they were kept are units, which were written. It is told before those who wrote them are answered: values are theirs.
+	kept    keptItems
+	settled bool
+	// operated tells that there is something other than units in it.
+	operated bool
 	// built, if not nil, is a tenant of which all older events are indexed from then on.
 	built *tenant
 
@@ -253,6 +263,52 @@ type stagedHead struct {
 type stagedItem struct {
 	itemMeta
 	value []byte
+	// keep tells that the item is worth keeping: fences are on the same items over and over, and who has entries mostly gets others soon.
+	keep bool
+}
+
+// keptItems are side items as the last batch has left them: nobody but the committer changes items. It has two halves: when the young one
+// is full, it becomes the old one, whose items are forgotten unless they were used since. That only happens between batches.
+type keptItems struct{ young, old map[string]*stagedItem }
+
+// get returns an item, nil if it is not kept.
+func (k *keptItems) get(key []byte) *stagedItem {
+	if item := k.young[string(key)]; item != nil {
+		return item
+	}
+	item := k.old[string(key)]
+	if item != nil {
+		k.young[string(key)] = item
+	}
+	return item
+}
+
+// add takes what a batch has looked up or changed, and keeps what is worth it and not large. Values are copied: those that were written
+// belong to whoever has written them.
+func (k *keptItems) add(items map[string]*stagedItem) {
+	for key, item := range items {
+		if !item.keep || len(item.value) > maxKeptValue {
+			k.forget([]byte(key))
+			continue
+		}
+		item.value = bytes.Clone(item.value)
+		k.young[key] = item
+	}
+	if len(k.young) >= keptHalf {
+		k.young, k.old = map[string]*stagedItem{}, k.young
+	}
+}
+
+// forget lets go of an item.
+func (k *keptItems) forget(key []byte) {
+	delete(k.young, string(key))
+	delete(k.old, string(key))
+}
+
+func (k *keptItems) clear() {
+	if k.young == nil || len(k.young)+len(k.old) > 0 {
+		k.young, k.old = map[string]*stagedItem{}, nil
+	}
 }
 
 type commandKey struct {
@@ -271,6 +327,7 @@ type stagedCommand struct {
 func (b *batch) init() {
 	b.heads = make(map[string]*stagedHead)
 	b.items = make(map[string]*stagedItem)
+	b.kept.clear()
 	b.commands = make(map[commandKey]*stagedCommand)
 }
 
@@ -288,9 +345,10 @@ func (b *batch) reset() {
 	b.tags.clear() // of a run that a failure has cut short
 	b.run.n, b.runOf = 0, nil
 	b.heads, b.commands = emptied(b.heads), emptied(b.commands)
-	if b.changesItems || len(b.items) > keptScratch {
-		b.items, b.changesItems = emptied(b.items), false // else all still is as it was: nobody but the committer changes items
+	if !b.settled {
+		b.kept.clear()
 	}
+	b.items, b.settled, b.operated = emptied(b.items), false, false
 	for _, t := range b.tenants {
 		t.staged, t.added, t.noted = false, nil, j17.StreamID{}
 	}
@@ -337,7 +395,7 @@ func (b *batch) fill(calls []*call, full, unbelieved error) int {
 				c.err = unknown(refusal)
 			}
 		case c.op != nil:
-			b.changesItems = true
+			b.operated = true
 			if c.err = c.op(b); c.err != nil {
 				b.reset()
 			}
@@ -363,7 +421,6 @@ func (b *batch) stageUnits(c *call) bool {
 			*r = store.Result{Outcome: store.Conflict}
 			continue
 		}
-		b.changesItems = b.changesItems || len(u.Side)+len(u.Assign) > 0
 		if c.err = b.stageUnit(t, u, r); c.err != nil {
 			return true
 		}

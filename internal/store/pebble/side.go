@@ -241,10 +241,35 @@ func (s *Store) writeSides(ctx context.Context, t j17.Tenant, u store.Append) er
 	return nil
 }
 
+// fenced returns a side item that a fence is on, after what was staged so far. Nothing is written to it.
+func (b *batch) fenced(t *tenant, space store.Space, key string) (*stagedItem, error) {
+	b.key = appendItemKey(b.key[:0], t.nextNumber, space, key)
+	if item := b.kept.get(b.key); item != nil {
+		return item, nil
+	}
+	item, err := b.item(t, space, key)
+	if err == nil {
+		item.keep = true
+	}
+	return item, err
+}
+
+// forget keeps nothing of an item that is written without a look at it.
+func (b *batch) forget(key []byte) {
+	if item := b.items[string(key)]; item != nil {
+		item.keep = false
+	}
+	b.kept.forget(key)
+}
+
 // item returns a side item after what was staged so far.
 func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, error) {
 	b.key = appendItemKey(b.key[:0], t.nextNumber, space, key)
 	if item := b.items[string(b.key)]; item != nil {
+		return item, nil
+	}
+	if item := b.kept.get(b.key); item != nil {
+		b.items[string(b.key)] = item // it may be changed
 		return item, nil
 	}
 	item := &stagedItem{}
@@ -268,7 +293,7 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 // expectNone says of an item that it was not there before the batch, so that nobody looks for it.
 func (b *batch) expectNone(t *tenant, space store.Space, key string) {
 	b.key = appendItemKey(b.key[:0], t.nextNumber, space, key)
-	if b.items[string(b.key)] == nil {
+	if b.items[string(b.key)] == nil && b.kept.get(b.key) == nil {
 		b.items[string(b.key)] = &stagedItem{}
 	}
 }
@@ -310,6 +335,7 @@ func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
 	for _, key := range had {
 		if !among(has, key) {
 			b.key2 = append(appendSpace(b.key2[:0], t.nextNumber, kindItem, w.Entries), key...)
+			b.forget(b.key2)
 			b.remove(b.key2)
 		}
 	}
@@ -317,6 +343,7 @@ func (b *batch) stageEntries(t *tenant, w *store.Side, item *stagedItem) {
 		if !among(had, key) {
 			t.next.rev++
 			b.key2 = append(appendSpace(b.key2[:0], t.nextNumber, kindItem, w.Entries), key...)
+			b.forget(b.key2)
 			b.value = appendItemRecord(b.value[:0], itemMeta{rev: t.next.rev}, nil)
 			must(b.writes.Set(b.key2, b.value, nil))
 		}
@@ -368,6 +395,7 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.
 func (b *batch) stagePlain(t *tenant, w *store.Side) {
 	b.stage(t)
 	key := appendItemKey(b.key[:0], t.nextNumber, w.Space, w.Key)
+	b.forget(key)
 	if w.Op == store.Delete {
 		b.key = key
 		b.remove(key)

@@ -169,7 +169,7 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 	// Revisions of side items that are only looked at.
 	for i := range u.Fences {
 		f := &u.Fences[i]
-		item, err := b.item(t, f.Space, f.Key)
+		item, err := b.fenced(t, f.Space, f.Key)
 		if err != nil {
 			return err
 		}
@@ -246,6 +246,7 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 			return err
 		}
 		if u.Side[i].Entries != "" {
+			item.keep = true
 			if err := b.loadEntries(t, &u.Side[i], item); err != nil {
 				return err
 			}

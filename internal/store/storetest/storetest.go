@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"SideConditions", testSideConditions},
 		{"ValueConditions", testValueConditions},
 		{"Fences", testFences},
+		{"AskedBefore", testAskedBefore},
 		{"Raise", testRaise},
 		{"Add", testAdd},
 		{"Stamps", testStamps},
