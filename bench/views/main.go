@@ -365,6 +365,9 @@ func (t *target) upkeep(ctx context.Context, each time.Duration) error {
 	}
 	t.row("writes that three indexes follow are slower by", loss(plain, orders), "15 %")
 	t.row("after them, until a list shows all", fmt.Sprintf("%.2f s", now().Sub(began).Seconds()), "2 s")
+	if err := t.rest(ctx); err != nil {
+		return err
+	}
 	t.row("writes with a place are slower by", loss(plain, t.writes(ctx, each, "spot", 0)), "10 %")
 
 	// At half the rate.
