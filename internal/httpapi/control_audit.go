@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"j17"
 	"j17/internal/control"
@@ -147,13 +148,34 @@ func (c *call) faultHere() bool {
 	return err == nil && f.Instance == c.instance && f.Environment == c.env
 }
 
+// keptPath is the path of a request as it is kept of a failure. What stands behind the name of a projection is the id of an aggregate
+// only where the projection is for each of a type. Elsewhere it is a value that events are looked for by: it belongs to no stream, and
+// no erasure could find it.
+func (c *call) keptPath() string {
+	path := c.request.URL.Path
+	name, id, ok := strings.Cut(strings.TrimPrefix(path, viewPrefix), "/")
+	if !ok || !strings.HasPrefix(path, viewPrefix) || id == "_count" || id == "_stream" {
+		return path
+	}
+	if c.api.Projections != nil {
+		if named, err := c.api.Projections.IsNamed(c.request.Context(), c.tenant, name); err == nil && named {
+			return path
+		}
+	}
+	path = viewPrefix + name + "/{id}"
+	if strings.HasSuffix(c.route, "/stream") {
+		path += "/stream"
+	}
+	return path
+}
+
 // reportFault keeps what there is to know about a request that failed through the server's fault.
-func (c *call) reportFault(id string, e *j17.Error, err error, stack string) {
+func (c *call) reportFault(id, path string, e *j17.Error, err error, stack string) {
 	said := *e
 	said.Err = nil
 	f := control.Fault{
 		ID: id, Code: e.Code, Status: StatusOf(e.Code), Message: j17.Record(&said), Stack: stack,
-		Method: c.request.Method, Route: c.route, Path: c.request.URL.Path, Instance: c.instance, Environment: c.env,
+		Method: c.request.Method, Route: c.route, Path: path, Instance: c.instance, Environment: c.env,
 		Principal: c.principal.ID, RequestID: c.requestID, CorrelationID: c.correlationID, Version: c.api.Version,
 	}
 	if e.IsPlain() {

@@ -211,18 +211,19 @@ func (c *call) problem(err error) (*j17.Error, *wire.Problem) {
 	}
 
 	body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
+	path := c.keptPath()
 	level := slog.LevelError
 	if p.status == http.StatusServiceUnavailable {
 		level = slog.LevelDebug // the state of the server, which it has logged when it came about
 	}
 	c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
 		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-		slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(c.request.URL.Path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
+		slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
 	stack := e.Stack()
 	if stack == "" {
 		stack = string(debug.Stack())
 	}
-	c.reportFault(body.ErrorID, e, err, stack)
+	c.reportFault(body.ErrorID, path, e, err, stack)
 	return e, body
 }
 

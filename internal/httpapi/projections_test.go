@@ -269,3 +269,39 @@ func TestOpenAPIOfProjections(t *testing.T) {
 		}
 	}
 }
+
+// TestValuesOfPathsAreNotKept: the record of a failure and the log have the id of an aggregate, which an erasure finds, and no value that a
+// projection looks for.
+func TestValuesOfPathsAreNotKept(t *testing.T) {
+	const spec = `{"agent_types":["user"],"aggregate_types":{"item":{"events":{"was_made":{"schema":{},"handler":%s}}}},"projections":{
+		"each":{"for_each":"item","sources":{"item":"$key"},"select":{"name":"$.item.name"}},
+		"found":{"sources":[{"aggregate":"item","as":"one","id":"$.one"}]}}}`
+	p := newPlane(t, func(o *httpapi.Options) { o.DefaultInstance = "app" })
+	tenant := j17.TenantOf(p.instance.ID, j17.Prod)
+	p.Engine.Deploy(tenant, enginetest.Compiled(t, fmt.Sprintf(spec, `[{"merge":{"target":"","value":"$.data"}}]`)), nil)
+	p.handled(t, http.StatusCreated, http.MethodPost, "/item/"+itemID(1)+"/was_made", `{"data":{},`+actor+`}`)
+	p.Engine.Deploy(tenant, enginetest.Compiled(t, fmt.Sprintf(spec, `{"wasm":"gone.wasm"}`)), nil)
+
+	for path, want := range map[string]string{
+		"/_projections/each/" + itemID(1):              "/_projections/each/" + itemID(1),
+		"/_projections/found/" + itemID(1):             "/_projections/found/{id}",
+		"/_projections/found/" + itemID(1) + "/stream": "/_projections/found/{id}/stream",
+	} {
+		got := p.do(t, http.MethodGet, path, "")
+		f, err := p.registry.Faults.ByID(t.Context(), got.member(t, "error_id"))
+		if err != nil || got.status != http.StatusInternalServerError {
+			t.Fatalf("%s: %d %s: %v", path, got.status, got.body, err)
+		}
+		if f.Path != want {
+			t.Errorf("%s is kept as %s", path, f.Path)
+		}
+		if !strings.Contains(p.log.String(), `"path":"`+want+`"`) {
+			t.Errorf("%s is not in the log", want)
+		}
+		for line := range strings.Lines(p.log.String()) {
+			if want != path && strings.Contains(line, "request failed") && strings.Contains(line, `"path":"`+path) {
+				t.Errorf("the log has %s", line)
+			}
+		}
+	}
+}
