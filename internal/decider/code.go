@@ -231,6 +231,11 @@ type replayDetails struct {
 	Rejection any    `json:"rejection,omitempty"`
 }
 
+// Record names the stored event, by which an erasure finds what is kept of the error: see j17.Record.
+func (d replayDetails) Record() string {
+	return fmt.Sprintf("the state of %s cannot be computed for its stored event number %d, %s", d.Key, d.Length, d.EventType)
+}
+
 // imply runs an implication in custom code. In emit mode the result is the array of emits, in transform mode the object
 // that enriches the context.
 func (f Functions) imply(ctx context.Context, code *spec.Code, ev *tick.Event, state value.Value, more []value.Member, b *work.Budget) (value.Value, error) {

@@ -8,7 +8,9 @@ import (
 	"j17"
 	"j17/internal/command"
 	"j17/internal/decider"
+	"j17/internal/sandbox"
 	"j17/internal/spec"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -46,6 +48,22 @@ func TestMessagesAreKeptIfFixed(t *testing.T) {
 		record := j17.Record(err)
 		if j17.CodeOf(err) != j17.CodeRequirementFailed || strings.Contains(record, "hunter2") || strings.Contains(record, "closed") != kept {
 			t.Errorf("%s: %v, of which is kept: %s", message, err, record)
+		}
+	}
+}
+
+// TestRecordsOfReplaysNameTheEvent: what may be kept of a stored event that its custom code fails for or refuses has its place, by which an
+// erasure finds it, and nothing that the code has said.
+func TestRecordsOfReplaysNameTheEvent(t *testing.T) {
+	aborted := &sandbox.Fault{Kind: sandbox.Trap, Detail: "the code has aborted: hunter2", Quotes: true}
+	for name, cause := range map[string]*j17.Error{
+		"failed":  j17.Errorf(j17.CodeCustomCodeFailed, "The custom code failed: %s", aborted.Detail).Because(aborted),
+		"refused": j17.Errorf(j17.CodeHandlerRejected, "%s is not wanted", "hunter2"),
+	} {
+		err := decider.ReplayFailed(cause, &tick.Event{Key: "note:7", Type: "was_made"}, 3)
+		record := j17.Record(err)
+		if strings.Contains(record, "hunter2") || !strings.Contains(record, "note:7") || !strings.Contains(record, "number 3, was_made") {
+			t.Errorf("%s: %v, of which is kept: %s", name, err, record)
 		}
 	}
 }
