@@ -288,7 +288,8 @@ func (k *keptItems) get(key []byte) *stagedItem {
 func (k *keptItems) add(items map[string]*stagedItem) {
 	for key, item := range items {
 		if !item.keep || len(item.value) > maxKeptValue {
-			k.forget([]byte(key))
+			delete(k.young, key)
+			delete(k.old, key)
 			continue
 		}
 		item.value = bytes.Clone(item.value)
