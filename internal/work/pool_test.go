@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"j17"
 	"j17/internal/work"
@@ -468,4 +469,42 @@ func count(all []int, one int) (n int) {
 		}
 	}
 	return n
+}
+
+// TestPartsOfARequestShareItsTurn lets three goroutines of a request find at the same moment that it needs a turn: they have one, or wait for one in
+// vain, together.
+func TestPartsOfARequestShareItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := work.NewPool(1, 1)
+		var s, other work.Slot
+		s.Open(p, "a")
+		other.Open(p, "b")
+		together := func(wanted j17.Code) {
+			t.Helper()
+			began := time.Now()
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if err := s.Take(t.Context()); j17.CodeOf(err) != wanted {
+						t.Errorf("%v, want %q", err, wanted)
+					}
+				})
+			}
+			all.Wait()
+			if waited := time.Since(began); waited > work.Wait || wanted == "" && waited > 0 {
+				t.Errorf("they have waited for %s", waited)
+			}
+		}
+		together("")
+		s.Give()
+		if err := other.Take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		together(j17.CodeBusy)
+		other.End()
+		together("")
+		if s.End(); p.Used() != 0 {
+			t.Errorf("%d turns are left taken", p.Used())
+		}
+	})
 }

@@ -35,8 +35,14 @@ type Slot struct {
 	ended bool
 	// done is how many units were done for the request, worked how many of them in the turn.
 	done, worked int64
-	// back is closed when the request has its turn again after it gave way; nil while it does not.
-	back chan struct{}
+	// coming is the turn that one goroutine of the request waits for, nil for none.
+	coming *coming
+}
+
+// coming is a turn that one goroutine of a request waits for: the others wait for what becomes of that.
+type coming struct {
+	over chan struct{}
+	busy bool // it was waited for in vain
 }
 
 // Open makes the slot one of a tenant, with turns from a pool. It is called before the slot is used.
@@ -44,36 +50,67 @@ func (s *Slot) Open(pool *Pool, tenant string) { s.pool, s.tenant = pool, tenant
 
 // Take waits for a turn, unless the request has one or has ended. The error is one of Busy, or that of the context.
 func (s *Slot) Take(ctx context.Context) error {
-	wanted, back := s.wanted()
-	for back != nil { // another goroutine of the request waits for it
+	for {
+		c, first := s.join()
+		if c == nil {
+			return nil
+		}
+		if first {
+			err := s.take(ctx)
+			s.came(c, err)
+			return err
+		}
 		select {
-		case <-back:
+		case <-c.over:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		wanted, back = s.wanted()
-	}
-	if !wanted {
-		return nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, Wait)
-	defer cancel()
-	if _, err := s.pool.Take(waiting, s.tenant, 1); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if c.busy {
+			return busy()
 		}
-		return Busy("turn on a processor")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keep()
-	return nil
 }
 
-func (s *Slot) wanted() (wanted bool, back chan struct{}) {
+// join returns the turn that is being waited for, nil where the request has one or needs none. The first one to join waits for it.
+func (s *Slot) join() (c *coming, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pool != nil && !s.held && !s.ended, s.back
+	switch {
+	case s.coming != nil:
+		return s.coming, false
+	case s.pool == nil || s.held || s.ended:
+		return nil, false
+	}
+	s.coming = &coming{over: make(chan struct{})}
+	return s.coming, true
+}
+
+// take waits for a turn from the pool.
+func (s *Slot) take(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, Wait)
+	defer cancel()
+	_, err := s.pool.Take(waiting, s.tenant, 1)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return busy()
+}
+
+func busy() error { return Busy("turn on a processor") }
+
+// came tells what has become of a turn that was waited for.
+func (s *Slot) came(c *coming, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.keep()
+	}
+	c.busy = j17.CodeOf(err) == j17.CodeBusy
+	close(c.over)
+	s.coming = nil
 }
 
 // keep makes a turn that was taken from the pool the slot's, if it still wants one. The caller holds mu.
@@ -96,15 +133,18 @@ func (s *Slot) work(ctx context.Context, n int64) error {
 	}
 	s.mu.Lock()
 	s.worked += n
-	over := s.held && s.worked >= Turn && s.pool.Wanted()
-	if over {
-		s.held, s.back = false, make(chan struct{})
+	var next *coming
+	if s.held && s.worked >= Turn && s.pool.Wanted() {
+		next = &coming{over: make(chan struct{})}
+		s.held, s.coming = false, next
 	}
 	s.mu.Unlock()
-	if !over {
+	if next == nil {
 		return nil
 	}
-	return s.giveWay(ctx)
+	err := s.giveWay(ctx)
+	s.came(next, err)
+	return err
 }
 
 // light counts n more units, and reports whether the request is not heavy yet.
@@ -123,16 +163,8 @@ func (s *Slot) giveWay(ctx context.Context) error {
 	err := s.pool.GiveWay(waiting, s.tenant, 1)
 	if err != nil && ctx.Err() == nil {
 		s.pool.Insist(s.tenant, 1)
-		err = nil
+		return nil
 	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		s.keep()
-	}
-	close(s.back)
-	s.back = nil
 	return err
 }
 
