@@ -212,13 +212,13 @@ func logOf(err error) string {
 	return ""
 }
 
-// fails expects a call to fail with a fault of a kind, and returns the fault.
-func fails(tb testing.TB, f sandbox.Function, input string, kind sandbox.Kind) *sandbox.Fault {
+// fails expects a call to fail with a fault of one of some kinds, and returns the fault.
+func fails(tb testing.TB, f sandbox.Function, input string, kinds ...sandbox.Kind) *sandbox.Fault {
 	tb.Helper()
 	answer, err := f.Call(tb.Context(), []byte(input))
 	var fault *sandbox.Fault
-	if !errors.As(err, &fault) || fault.Kind != kind || fault.Detail == "" || fault.Hint == "" {
-		tb.Fatalf("%.200s: got %.200q and %#v, want a fault of the kind %s", input, answer, err, kind)
+	if !errors.As(err, &fault) || !slices.Contains(kinds, fault.Kind) || fault.Detail == "" || fault.Hint == "" {
+		tb.Fatalf("%.200s: got %.200q and %#v, want a fault of the kinds %s", input, answer, err, kinds)
 	}
 	return fault
 }
