@@ -3,9 +3,6 @@
 // begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages at the
 // end. It exits as `go test` does.
 //
-// Half as many packages again as there are processors run at once, unless -p says otherwise: many tests wait for processes of theirs, for disks or
-// for clocks, and processors would have nothing to do meanwhile.
-//
 // With -race, the tests of files with the line "//go:build !race" run first and in a pass of their own, without the race
 // detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. A file with that
 // line and without tests changes what the other tests of its package do, which all run in such a pass as well. What has no race
@@ -27,7 +24,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 )
@@ -47,7 +43,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitCode(err, stderr)
 	}
 	all := inOrder(string(found), sizeOf)
-	flags = atOnce(flags, runtime.GOMAXPROCS(0))
 
 	passes := []*exec.Cmd{goTest(ctx, flags, all)}
 	names, alone, whole := withoutRaceDetector(string(found), os.ReadFile)
@@ -80,14 +75,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	r.end()
 	return code
-}
-
-// atOnce returns the flags with how many packages run at once, where they do not say it.
-func atOnce(flags []string, processors int) []string {
-	if slices.ContainsFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "-p=") }) {
-		return flags
-	}
-	return slices.Insert(slices.Clone(flags), 0, fmt.Sprintf("-p=%d", processors+processors/2))
 }
 
 // raceFlag turns the race detector on.

@@ -129,23 +129,6 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-func TestAtOnce(t *testing.T) {
-	for _, c := range []struct {
-		flags      []string
-		processors int
-		want       []string
-	}{
-		{[]string{"-race"}, 2, []string{"-p=3", "-race"}},
-		{nil, 1, []string{"-p=1"}},
-		{[]string{"-race", "-p=1"}, 8, []string{"-race", "-p=1"}},
-		{[]string{"-parallel=4"}, 4, []string{"-p=6", "-parallel=4"}},
-	} {
-		if diff := cmp.Diff(c.want, atOnce(c.flags, c.processors)); diff != "" {
-			t.Errorf("%v on %d processors (-want +got):\n%s", c.flags, c.processors, diff)
-		}
-	}
-}
-
 func TestWithoutRaceDetector(t *testing.T) {
 	files := map[string]string{
 		"/a/x_test.go": "//go:build !race\n\npackage a\n\nfunc TestX(t *testing.T) {\n}\n\nfunc helper() {\n}\n\nfunc FuzzX(f *testing.F) {\n}\n",
