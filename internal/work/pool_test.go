@@ -291,8 +291,9 @@ func TestManyBudgetsGiveWay(t *testing.T) {
 					if err := second.Take(t.Context()); err != nil {
 						t.Error(err)
 					}
+					at := done.Load() // as long as it has the turn nobody else works
 					second.End()
-					had <- done.Load()
+					had <- at
 				}()
 				synctest.Wait()
 				go some(4 * work.Turn)
