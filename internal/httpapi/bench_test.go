@@ -64,7 +64,7 @@ func TestAWriteTakesFewAllocations(t *testing.T) {
 			f.handled(t, want, http.MethodPost, fmt.Sprintf("/note/00000000-0000-4000-8000-%012x/was_written", n), `{"data":{"text":"a note"},`+actor+`}`)
 		})
 	}
-	if own := count(http.StatusCreated) - count(0); own > 45 { // the race detector adds some
+	if own := count(http.StatusCreated) - count(0); own > 48 { // 40 by itself; the race detector adds five or six
 		t.Errorf("a write takes %v allocations", own)
 	}
 }
