@@ -82,7 +82,7 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	return u.goOn(ctx)
 }
 
-// errTooMany says that more rows follow from what was begun than are ever begun with: the index is built anew then.
+// errTooMany says that more rows follow from what was begun than are counted. It is tried again; a rebuild gets past it.
 var errTooMany = errors.New("more rows follow from a backlog than there were")
 
 // continued goes on with rows that are worked off in bulk. It leaves them for later where somebody else is at it.

@@ -63,7 +63,7 @@ func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.Stre
 
 // left returns how many events may be left for later where nobody has asked for so long.
 func (l limits) left(unasked time.Duration) uint64 {
-	return min(uint64(max(unasked, 0).Milliseconds())*l.restEach/1000, l.restMost) //nolint:mnd // thousandths of a second
+	return min(uint64(max(unasked, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost)
 }
 
 // isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but before it.

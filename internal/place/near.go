@@ -100,36 +100,30 @@ type search struct {
 
 // run yields what is in the ring between after and limit. It reports false when that was all that was wanted.
 func (q *search) run(yield func(Found, error) bool) bool {
+	// The cells that cover the ring.
 	start := geo.Disc{Center: q.center, Radius: min(q.limit.Distance, math.Pi*geo.EarthRadius)}.Cells()
 	for _, sl := range q.kinds.slots {
 		for _, c := range start {
 			q.add(sl, c, nil)
 		}
 	}
+
 	for len(q.open) > 0 {
 		next := q.open.pop()
+
+		// A cell: what was found is passed on before more is looked at, and a page that ends here has got on.
 		if next.group == nil {
-			// What was found is passed on before more is looked at, and a page that ends here has got on.
-			mark := q.last
-			if next.near > mark.Distance {
-				mark = Mark{Distance: next.near}
+			if mark, due := q.due(next.near); due && !yield(Found{Mark: mark}, nil) {
+				return false
 			}
-			if looked := q.scanned - q.told; looked >= q.kinds.s.enough && (q.groups == 0 || looked >= manyLooks*q.kinds.s.enough) && mark != q.begin {
-				q.told, q.begin = q.scanned, mark
-				if !yield(Found{Mark: mark}, nil) {
-					return false
-				}
-			}
-			err := q.take(next.slot, next.keys)
-			if next.keys == nil {
-				err = q.expand(next.slot, next.cell)
-			}
-			if err != nil {
+			if err := q.enter(next); err != nil {
 				yield(Found{}, err)
 				return false
 			}
 			continue
 		}
+
+		// Points at one place: the next of them.
 		q.groups--
 		row, err := q.found(next)
 		if err == nil {
@@ -141,6 +135,31 @@ func (q *search) run(yield func(Found, error) bool) bool {
 		q.last = row.Mark
 	}
 	return true
+}
+
+// due returns where the search is before a cell that is so near, and whether that is to be told: enough was looked at since the last mark.
+func (q *search) due(near float64) (mark Mark, due bool) {
+	mark = q.last
+	if near > mark.Distance {
+		mark = Mark{Distance: near}
+	}
+	looked, enough := q.scanned-q.told, q.kinds.s.enough
+	if q.groups > 0 {
+		enough *= manyLooks
+	}
+	if looked < enough || mark == q.begin {
+		return mark, false
+	}
+	q.told, q.begin = q.scanned, mark
+	return mark, true
+}
+
+// enter looks at a cell: at its entries where they are known.
+func (q *search) enter(cell step) error {
+	if cell.keys != nil {
+		return q.take(cell.slot, cell.keys)
+	}
+	return q.expand(cell.slot, cell.cell)
 }
 
 // found makes a row of the next aggregate of a group.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,7 +8,6 @@ import (
 	"weak"
 
 	"j17"
-	"j17/internal/clock"
 	"j17/internal/spec"
 )
 
@@ -24,12 +22,7 @@ func TestSpecsOfDeletedInstancesAreForgotten(t *testing.T) {
 		"projections": {"seats": {"for_each": "seat", "sources": {"seat": "$key"}, "select": {"show": "$.seat.show"}, "index": ["show"]}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDev(t.Context(), DevOptions{Options: Options{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
-	}, SpecFile: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := openDev(t, file)
 	s := d.server
 	specs := map[j17.Tenant]weak.Pointer[spec.Compiled]{}
 	instance := ""

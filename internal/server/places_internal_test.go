@@ -15,17 +15,24 @@ import (
 	"j17/internal/store"
 )
 
+// openDev opens a development server with a spec, which does not run.
+func openDev(t *testing.T, file string) *Dev {
+	t.Helper()
+	d, err := OpenDev(t.Context(), DevOptions{Options: Options{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
+	}, SpecFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // TestAFirstDeploymentDoesNotWaitForIndexes opens a server with a spec whose lists need indexes. Nobody builds them before it runs.
 func TestAFirstDeploymentDoesNotWaitForIndexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := clock.System{}
 		began := machine.Now()
-		d, err := OpenDev(t.Context(), DevOptions{Options: Options{
-			Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: machine, Logger: slog.New(slog.DiscardHandler),
-		}, SpecFile: "../../examples/storefinder/spec.json"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := openDev(t, "../../examples/storefinder/spec.json")
 		if waited := machine.Now().Sub(began); waited != 0 {
 			t.Errorf("it has waited for %v", waited)
 		}
@@ -45,12 +52,7 @@ func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 			"was_registered": {"schema": {}, "handler": [], "unique": {"email": {"value": "$.data.email"}}}}}}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := OpenDev(t.Context(), DevOptions{Options: Options{
-			Dir: t.TempDir(), Listen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Version: "test", Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler),
-		}, SpecFile: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := openDev(t, file)
 		s := d.server
 		inForce := func(tenant j17.Tenant) []store.Item {
 			items, err := s.store.Scan(t.Context(), tenant, sets, store.Range{}, 10)

@@ -468,6 +468,8 @@ func testExtent(s *suite) {
 		}
 		return got.Life
 	}
+
+	// A life begins with the first write, and goes on over events and a restart.
 	lives := []uint64{check(tenant)}
 	write(t, f, tenant, put("k", "v"))
 	first := check(tenant)
@@ -478,6 +480,8 @@ func testExtent(s *suite) {
 	if now := check(tenant); now != first || now != lives[1] {
 		t.Errorf("it has had the lives %d and %v, and has %d", first, lives, now)
 	}
+
+	// It ends with the tenant; what is made anew has another one.
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}
