@@ -249,11 +249,19 @@ func (p *pipes) Close() error {
 
 func (*pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// serve serves the API over connections in memory.
+// serve serves the API over connections in memory, by HTTP/1.1.
 func (f *fixture) serve(tb testing.TB) *pipes {
 	tb.Helper()
+	var spoken http.Protocols
+	spoken.SetHTTP1(true)
+	return f.serveBy(tb, &spoken)
+}
+
+// serveBy is serve for the protocols.
+func (f *fixture) serveBy(tb testing.TB, spoken *http.Protocols) *pipes {
+	tb.Helper()
 	p := &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}
-	s := &http.Server{Handler: f.handler, ConnContext: httpapi.ConnContext, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute}
+	s := &http.Server{Handler: f.handler, ConnContext: httpapi.ConnContext, ReadTimeout: time.Minute, WriteTimeout: 2 * time.Minute, Protocols: spoken}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(p) }()
 	tb.Cleanup(func() {
