@@ -15,6 +15,7 @@ import (
 	"j17/internal/envlog"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
+	"j17/internal/work/worktest"
 	"j17/internal/worker"
 )
 
@@ -105,6 +106,7 @@ func BenchmarkWrites(b *testing.B) {
 			const unit = 100
 			var next atomic.Int64
 			var writers sync.WaitGroup
+			before := worktest.ProcessorTime(b)
 			b.ResetTimer()
 			for range 4 {
 				writers.Go(func() {
@@ -122,6 +124,7 @@ func BenchmarkWrites(b *testing.B) {
 			}
 			writers.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(float64(worktest.ProcessorTime(b)-before)/1e3/float64(b.N), "cpu-µs/event")
 		})
 	}
 }

@@ -1,0 +1,178 @@
+// Command upkeep measures what chains and the log of an environment take of the processor time of a server that is written to, and prints it
+// beside its bar. It starts a development server of its own on loopback, which ends with it.
+//
+//	go run ./bench/upkeep -bin bin/j17 -time 10s
+//
+// The server's own profile says in which functions its time went: the leaf of each event and its link to the chain of its stream, in the commit,
+// and the package that keeps the log, with all that it calls. Where the processors are what limits writes, that share is what would be won
+// without chains and log. What the profile counts to others, the table files that tiles of the log stand in and the collection of garbage, is in
+// what BenchmarkWrites of internal/envlog compares.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"j17/bench/devserver"
+)
+
+const upkeepSpec = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"was_placed": {"schema": {"type": "object", "required": ["customer_id", "lines"],
+	"properties": {"customer_id": {"type": "string", "format": "uuid"}, "currency": {"type": "string"}, "lines": {"type": "array", "minItems": 1, "items": {"type": "object"}}}},
+	"handler": [{"merge": {"target": "", "value": "$.data"}}]}}}}}`
+
+const (
+	// data is an order of two lines, metadata who has placed it: an event of some 400 bytes.
+	data = `{"customer_id":"550e8400-e29b-41d4-a716-446655440003","currency":"EUR","lines":[{"sku":"LAMP-2","title":"Desk lamp","unit_price":39.90,"quantity":1},` +
+		`{"sku":"BULB-E27","title":"Bulb, warm white","unit_price":4.35,"quantity":3}]}`
+	metadata = `{"actor":{"type":"user","id":"global"}}`
+	// bar is the greatest share that is wanted.
+	bar = "10 %"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "upkeep:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// load is a way to write: how many clients do it, and what each request is.
+type load struct {
+	name    string
+	clients int
+	path    string
+	body    string
+	events  int
+}
+
+func loads() []load {
+	const batch = 100
+	event := `{"type":"was_placed","data":` + data + `}`
+	return []load{
+		{"64 clients that write an event each", 64, "/was_placed", `{"data":` + data + `,"metadata":` + metadata + `}`, 1},
+		{"4 clients that write batches of 100 events", 4, "", `{"events":[` + strings.Repeat(event+",", batch-1) + event + `],"metadata":` + metadata + `}`, batch},
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("upkeep", flag.ContinueOnError)
+	bin := flags.String("bin", "j17", "the program to start")
+	long := flags.Duration("time", 10*time.Second, "how long each measurement takes")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	for _, l := range loads() {
+		if err := measure(ctx, *bin, &l, *long, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure prints the row of a load, on a server of its own.
+func measure(ctx context.Context, bin string, l *load, long time.Duration, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, long+time.Minute)
+	defer cancel()
+	server, err := devserver.Start(ctx, bin, upkeepSpec)
+	if err != nil {
+		return err
+	}
+	defer server.End()
+
+	// Clients write until the profile is there.
+	writing, over := context.WithCancel(ctx)
+	defer over()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.clients}}
+	written, errs := make([]int, l.clients), make([]error, l.clients)
+	var all sync.WaitGroup
+	for i := range l.clients {
+		all.Go(func() { written[i], errs[i] = l.write(writing, client, server) })
+	}
+	before, err := server.Processor()
+	if err != nil {
+		return err
+	}
+	text, failed := fetch(ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", server.Internal, int(long.Seconds())))
+	after, err := server.Processor()
+	over()
+	all.Wait()
+	if err := cmp.Or(append(errs, failed, err)...); err != nil {
+		return err
+	}
+	p, err := profile.ParseData(text)
+	if err != nil {
+		return err
+	}
+	events := 0
+	for _, n := range written {
+		events += n * l.events
+	}
+	if events == 0 {
+		return errors.New("nothing was written")
+	}
+
+	s := sharesOf(p)
+	each := float64((after - before).Nanoseconds()) / 1e3 / float64(events)
+	_, err = fmt.Fprintf(out, "| processor time that chains and the log take of a server, %s, %.1f µs an event | %.1f %%, chains %.1f and log %.1f | %s |\n",
+		l.name, each, 100*(s.chains+s.log), 100*s.chains, 100*s.log, bar)
+	return err
+}
+
+// write writes to a new aggregate each time until the context ends, and returns how many requests were carried out.
+func (l *load) write(ctx context.Context, client *http.Client, server *devserver.Server) (n int, err error) {
+	for {
+		var id [16]byte
+		_, _ = rand.Read(id[:]) // never fails
+		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+		path := fmt.Sprintf("/order/%x-%x-%x-%x-%x%s", id[:4], id[4:6], id[6:8], id[8:10], id[10:], l.path)
+		r, err := server.Request(ctx, "prod", http.MethodPost, path, strings.NewReader(l.body))
+		if err != nil {
+			return n, err
+		}
+		if _, err := answer(client, r); ctx.Err() != nil {
+			return n, nil //nolint:nilerr // it is told to end
+		} else if err != nil {
+			return n, err
+		}
+		n++
+	}
+}
+
+func fetch(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	return answer(client, r)
+}
+
+// answer returns what a request is answered.
+func answer(client *http.Client, r *http.Request) ([]byte, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	_, err = text.ReadFrom(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s: %d %s", r.URL.Path, resp.StatusCode, text.Bytes())
+	}
+	return text.Bytes(), err
+}
