@@ -401,8 +401,8 @@ func (b *backups) restored(data string, out server.Restored) error {
 		if t.Tenant == j17.System {
 			continue
 		}
-		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.String(), fmt.Sprintf("%x", t.Root), t.Past, len(t.Erased)})
-		events, past, erased = events+t.Events, past || t.Past, erased+len(t.Erased)
+		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.String(), fmt.Sprintf("%x", t.Root), t.Past, t.Erased})
+		events, past, erased = events+t.Events, past || t.Past, erased+t.Erased
 	}
 	if b.asJSON {
 		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})

@@ -206,12 +206,12 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 	return out, r.forget(ctx, out.Tenants)
 }
 
-// forgottenAtOnce is how many aggregates are forgotten at a time.
-const forgottenAtOnce = 100
+// forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that they have each time.
+const forgottenAtOnce = 1000
 
 // forget makes all who keep anything beside events let go of what was erased after the backup, as they do when it is erased.
 func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
-	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return len(t.Erased) > 0 }) {
+	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
 	}
 	s, err := open(ctx, Options{Dir: r.dir, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain})
@@ -229,20 +229,55 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	for _, h := range holders {
 		spaces = append(spaces, h.Spaces()...)
 	}
-	for _, t := range reports {
-		for keys := range slices.Chunk(t.Erased, forgottenAtOnce) {
-			gone := erasure.Erased{Keys: keys, Note: t.Note, At: r.Clock.Now()}
+	for i := range reports {
+		if reports[i].Erased == 0 {
+			continue
+		}
+		t := &r.manifest.Tenants[i]
+		forget := func(keys []j17.Key) error {
+			gone := erasure.Erased{Keys: keys, Note: reports[i].Note, At: r.Clock.Now()}
 			for _, h := range holders {
 				if err := h.Erase(ctx, t.Tenant, gone); err != nil {
-					return err
+					return specless(t, err)
 				}
 			}
-			if err := s.store.Purge(ctx, t.Tenant, keys, spaces, nil); err != nil {
+			return s.store.Purge(ctx, t.Tenant, keys, spaces, nil)
+		}
+
+		// All that were noted: there is nothing of those that are not there.
+		var keys []j17.Key
+		for e, err := range r.Repository.Erasures(ctx, t.Tenant, t.Moment, r.Identities) {
+			if err != nil {
+				return err
+			}
+			for _, g := range e.Note.Streams {
+				if n := len(keys); n == 0 || keys[n-1] != g.Key {
+					keys = append(keys, g.Key)
+				}
+			}
+			if len(keys) >= forgottenAtOnce {
+				if err := forget(keys); err != nil {
+					return err
+				}
+				keys = nil
+			}
+		}
+		if len(keys) > 0 {
+			if err := forget(keys); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// specless explains an error of who needs the spec to know what is kept of an aggregate.
+func specless(t *repository.TenantManifest, err error) error {
+	if j17.CodeOf(err) != j17.CodeNoSpec {
+		return err
+	}
+	return j17.Errorf(j17.CodeNoSpec, "The spec of %s/%s in the backup is not valid for this version of j17. Without it what was erased after the backup cannot be taken out of all that the backup holds, so nothing is restored. "+
+		"Restore with the version of j17 that made the backup, or one that takes the spec.", t.Name, t.Environment).Because(err)
 }
 
 // register makes the instances that restored environments are in.

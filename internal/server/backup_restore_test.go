@@ -282,3 +282,30 @@ func TestVerifyBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestErasedAgainWithoutASpec: what was erased after a backup is not left in it because nobody knows any more what else shows it.
+func TestErasedAgainWithoutASpec(t *testing.T) {
+	root := t.TempDir()
+	r, m := backUp(t, filepath.Join(root, "backups"))
+	key := j17.Key{Type: "note", ID: "a"}
+	at := m.Tenants[0].Position.Next()
+	raw, _ := j17.AppendEvent(nil, j17.StreamID{Ms: backupTime().UnixMilli()}, key, "_was_tombstoned", []byte(`{}`), []byte(`{}`), backupTime().Unix())
+	marker, err := j17.ParseEvent(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker.Version, marker.Kept = 1, make([]byte, 32)
+	err = r.PutErasure(t.Context(), repository.Erasure{
+		Tenant: backedUp, At: backupTime(), Note: store.Note{Position: at, Streams: []store.Generation{{Key: key, Number: 1}}}, Events: []*j17.Event{&marker},
+	}, repository.Seal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = restoreTo(t, r, filepath.Join(root, "restored"), nil)
+	if j17.CodeOf(err) != j17.CodeNoSpec || !strings.Contains(err.Error(), "The spec of shop/staging in the backup is not valid for this version of j17") {
+		t.Error(err)
+	}
+	if slices.Contains(names(t, root), "restored") {
+		t.Error("a folder was left behind")
+	}
+}

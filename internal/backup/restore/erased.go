@@ -1,12 +1,14 @@
 package restore
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"slices"
 
 	"j17"
 	"j17/internal/backup/repository"
@@ -21,84 +23,82 @@ func hashOf(k j17.Key) [keyBytes]byte {
 	return [keyBytes]byte(sum[:keyBytes])
 }
 
-// erased is what was erased of a tenant after the backup. The markers stand in a file.
+// erased is what was erased of a tenant after the backup. In memory it has a few words for each stream, and nothing for an event: markers and
+// notes are in files.
 type erased struct {
-	markers *os.File
-	size    int64
-	// streams tells where the markers of each stream are, done which streams have one that was put in its place.
-	streams map[j17.Key]map[uint64]span
-	done    map[j17.Key]bool
-	// given is the generation that each of these streams had last by the notes of the backup.
-	given map[j17.Key]uint64
-	noted []store.Note
+	markers markers
+	// noted has the notes, in their order.
+	noted noteFile
+	// streams are those of which something was erased, done counts those of which something was erased again.
+	streams map[[keyBytes]byte]erasedStream
+	done    int
 }
 
-// span is where a marker stands.
-type span struct {
-	at     int64
-	length int
+// erasedStream is what is known of a stream.
+type erasedStream struct {
+	// upTo is the version of its last event that was erased: all before it are too.
+	upTo uint64
+	// given is the generation that it had last by the notes of the backup, or that was given to it here.
+	given uint64
+	// done tells that a marker was put in the place of one of its events.
+	done bool
 }
 
 // readErasures reads what was erased after the backup.
 func (r *tenant) readErasures() (*erased, error) {
-	x := &erased{streams: map[j17.Key]map[uint64]span{}, done: map[j17.Key]bool{}, given: map[j17.Key]uint64{}}
+	x := &erased{markers: markers{temp: r.Temp, most: markersHeld}, noted: noteFile{temp: r.Temp}, streams: map[[keyBytes]byte]erasedStream{}}
 	for e, err := range r.Erasures(r.ctx, r.from.Tenant, r.from.Moment) {
 		if err == nil {
-			err = x.add(r.Temp, e)
+			err = x.add(e)
 		}
 		if err != nil {
 			x.close()
 			return nil, err
 		}
 	}
+	if err := errors.Join(x.markers.begin(), x.noted.begin()); err != nil {
+		x.close()
+		return nil, err
+	}
 	return x, nil
 }
 
 // add takes an erasure in. Where something was erased twice, the later one counts.
-func (x *erased) add(temp string, e *repository.Erasure) (err error) {
-	if x.markers == nil {
-		if x.markers, err = os.CreateTemp(temp, "markers-*"); err != nil {
-			return err
-		}
-	}
+func (x *erased) add(e *repository.Erasure) error {
 	for _, event := range e.Events {
-		if x.streams[event.Key] == nil {
-			x.streams[event.Key] = map[uint64]span{}
-		}
-		x.streams[event.Key][event.Version] = span{x.size, len(event.Raw)}
-		if _, err := x.markers.Write(event.Raw); err != nil {
+		if err := x.markers.add(event.StreamID, event.Raw); err != nil {
 			return err
 		}
-		x.size += int64(len(event.Raw))
+		of := hashOf(event.Key)
+		s := x.streams[of]
+		s.upTo = max(s.upTo, event.Version)
+		x.streams[of] = s
 	}
-
-	// The parts of one erasure have the same note.
-	if n := len(x.noted); n == 0 || x.noted[n-1].Position != e.Note.Position {
-		x.noted = append(x.noted, store.Note{Position: e.Note.Position})
-	}
-	last := &x.noted[len(x.noted)-1]
-	last.Streams = append(last.Streams, e.Note.Streams...)
-	return nil
+	return x.noted.add(&e.Note)
 }
 
 // had takes in what a note of the backup gives to streams.
 func (x *erased) had(n *store.Note) {
-	for _, s := range n.Streams {
-		if x.streams[s.Key] != nil {
-			x.given[s.Key] = max(x.given[s.Key], s.Number)
+	for _, g := range n.Streams {
+		of := hashOf(g.Key)
+		if s, ok := x.streams[of]; ok {
+			s.given = max(s.given, g.Number)
+			x.streams[of] = s
 		}
 	}
 }
 
-// of returns what stands in the place of an event that was erased after the backup, nil for any other.
+// of returns what stands in the place of an event that was erased after the backup, nil for any other. Events come in the order of the feed.
 func (x *erased) of(e *j17.Event) (*j17.Event, error) {
-	where, ok := x.streams[e.Key][e.Version]
-	if !ok {
-		return nil, nil //nolint:nilnil // nothing was erased of it
-	}
-	raw := make([]byte, where.length)
-	if _, err := x.markers.ReadAt(raw, where.at); err != nil {
+	raw, err := x.markers.of(e.StreamID)
+	if err != nil {
 		return nil, err
+	}
+	if raw == nil {
+		if !e.Erased() && len(x.streams) > 0 && e.Version <= x.streams[hashOf(e.Key)].upTo {
+			return nil, again(e, errors.New("another event had its version when that was erased"))
+		}
+		return nil, nil //nolint:nilnil // nothing was erased of it
 	}
 	if bytes.Equal(raw, e.Raw) {
 		return nil, nil //nolint:nilnil // it was erased before
@@ -108,48 +108,161 @@ func (x *erased) of(e *j17.Event) (*j17.Event, error) {
 		err = errors.New("it is that of another event")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what was erased of %s at %s cannot be erased again: %w", e.Key, e.StreamID, err)
+		return nil, again(e, err)
 	}
-	x.done[e.Key] = true
+	of := hashOf(e.Key)
+	if s := x.streams[of]; !s.done {
+		s.done = true
+		x.streams[of] = s
+		x.done++
+	}
 	leaf := e.Leaf()
 	marker.Version, marker.Kept = e.Version, leaf[:]
 	return &marker, nil
 }
 
-// notes returns those about streams that are there: not those that began later, or after the backup. What was erased is written down with
-// the generation of the moment when it is, which may be one that the backup or an earlier erasure gives already: each is given once.
-func (x *erased) notes(later map[[keyBytes]byte]bool) (notes []store.Note) {
-	for _, n := range x.noted {
-		there, at := store.Note{Position: n.Position}, map[j17.Key]int{}
-		for _, s := range n.Streams {
-			if !x.done[s.Key] || later[hashOf(s.Key)] || s.Number <= x.given[s.Key] {
-				continue
-			}
-			x.given[s.Key] = s.Number
-			if i, ok := at[s.Key]; ok {
-				there.Streams[i].Number = s.Number
-				continue
-			}
-			at[s.Key] = len(there.Streams)
-			there.Streams = append(there.Streams, s)
-		}
-		notes = append(notes, there)
-	}
-	return notes
+// again is the error of an event that cannot be erased again.
+func again(e *j17.Event, err error) error {
+	return fmt.Errorf("what was erased of %s at %s cannot be erased again: %w", e.Key, e.StreamID, err)
 }
 
-// applied lists the streams of which something was erased again.
-func (x *erased) applied() (keys []j17.Key) {
-	for key := range x.done {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b j17.Key) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) })
-	return keys
+// notes calls do with those about streams that are there: not those that began later, or after the backup. What was erased is written down with
+// the generation of the moment when it is, which may be one that the backup or an earlier erasure gives already: each is given once.
+func (x *erased) notes(later map[[keyBytes]byte]bool, do func(store.Note) error) error {
+	return x.noted.read(func(n store.Note) error {
+		there, at := store.Note{Position: n.Position}, map[[keyBytes]byte]int{}
+		for _, g := range n.Streams {
+			of := hashOf(g.Key)
+			s := x.streams[of]
+			if !s.done || later[of] || g.Number <= s.given {
+				continue
+			}
+			s.given = g.Number
+			x.streams[of] = s
+			if i, ok := at[of]; ok {
+				there.Streams[i].Number = g.Number
+				continue
+			}
+			at[of] = len(there.Streams)
+			there.Streams = append(there.Streams, g)
+		}
+		return do(there)
+	})
 }
 
 func (x *erased) close() {
-	if x.markers != nil {
-		_ = x.markers.Close() // a temporary file
-		_ = os.Remove(x.markers.Name())
+	x.markers.close()
+	x.noted.close()
+}
+
+// noteFile keeps notes in a file.
+type noteFile struct {
+	temp string
+	file *os.File
+	out  *bufio.Writer
+}
+
+// add appends one: its position and how many streams it has, and of each its generation and its key with its length.
+func (f *noteFile) add(n *store.Note) (err error) {
+	if f.file == nil {
+		if f.file, err = os.CreateTemp(f.temp, "notes-*"); err != nil {
+			return err
+		}
+		f.out = bufio.NewWriter(f.file)
+	}
+	b := binary.AppendUvarint(nil, uint64(n.Position.Ms))
+	b = binary.AppendUvarint(b, uint64(n.Position.Seq))
+	b = binary.AppendUvarint(b, uint64(len(n.Streams)))
+	for _, s := range n.Streams {
+		name := s.Key.String()
+		b = binary.AppendUvarint(b, s.Number)
+		b = binary.AppendUvarint(b, uint64(len(name)))
+		b = append(b, name...)
+	}
+	_, err = f.out.Write(b)
+	return err
+}
+
+// begin ends adding.
+func (f *noteFile) begin() error {
+	if f.file == nil {
+		return nil
+	}
+	err := f.out.Flush()
+	f.out = nil
+	return err
+}
+
+// read calls do with each note, in their order. Those that follow each other with one position are one: they are parts of one erasure.
+func (f *noteFile) read(do func(store.Note) error) error {
+	if f.file == nil {
+		return nil
+	}
+	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReader(f.file)
+	var whole store.Note
+	for {
+		n, err := readNote(in)
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
+			return fmt.Errorf("the notes of what was erased after the backup: %w", err)
+		}
+		if !ended && n.Position == whole.Position {
+			whole.Streams = append(whole.Streams, n.Streams...)
+			continue
+		}
+		if !whole.Position.IsZero() {
+			if err := do(whole); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		whole = n
+	}
+}
+
+// readNote reads what noteFile.add has written; io.EOF where there is nothing more.
+func readNote(in *bufio.Reader) (n store.Note, err error) {
+	ms, err := binary.ReadUvarint(in)
+	if err != nil {
+		return n, err
+	}
+	number := func() (v uint64) {
+		if err == nil {
+			v, err = binary.ReadUvarint(in)
+		}
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return v
+	}
+	n.Position = j17.StreamID{Ms: int64(ms), Seq: uint32(number())}
+	for range number() {
+		s := store.Generation{Number: number()}
+		name := make([]byte, min(number(), maxMarker))
+		if err == nil {
+			_, err = io.ReadFull(in, name)
+		}
+		key, ok := j17.ParseKey(string(name))
+		if err == nil && !ok {
+			err = fmt.Errorf("%q is no key", name)
+		}
+		if err != nil {
+			return n, err
+		}
+		s.Key = key
+		n.Streams = append(n.Streams, s)
+	}
+	return n, err
+}
+
+func (f *noteFile) close() {
+	if f.file != nil {
+		_ = f.file.Close() // a temporary file
+		_ = os.Remove(f.file.Name())
 	}
 }

@@ -75,9 +75,9 @@ type Report struct {
 	Root [32]byte
 	// Past tells that pending work and what follows from events was left out, since it is that of a later moment.
 	Past bool
-	// Erased are the streams of which something was erased again that was erased after the backup, and Note the position of the last note
-	// about them.
-	Erased []j17.Key
+	// Erased counts the streams of which something was erased again that was erased after the backup, and Note is the position of the last
+	// note about them.
+	Erased int
 	Note   j17.StreamID
 }
 
@@ -170,17 +170,22 @@ func (r *tenant) feed() error {
 	}
 
 	// What was erased later has its notes behind all events.
-	r.out.Erased = r.erased.applied()
-	for _, n := range append(r.notes, r.erased.notes(r.later)...) {
-		if len(n.Streams) == 0 {
-			continue
+	r.out.Erased = r.erased.done
+	for _, n := range r.notes {
+		if err := r.note(n); err != nil {
+			return err
 		}
-		if err := r.load.Note(n); err != nil {
-			return r.failed(err)
-		}
-		r.out.Note = n.Position
 	}
-	return nil
+	return r.erased.notes(r.later, r.note)
+}
+
+// note restores a note that stands behind all events, unless it is about no stream.
+func (r *tenant) note(n store.Note) error {
+	if len(n.Streams) == 0 {
+		return nil
+	}
+	r.out.Note = n.Position
+	return r.failed(r.load.Note(n))
 }
 
 // step tells of the progress now and then.

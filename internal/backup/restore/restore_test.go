@@ -382,7 +382,7 @@ func TestErasuresAreRepeated(t *testing.T) {
 	for _, gone := range []struct {
 		id      string
 		version uint64
-	}{{"a", 2}, {"late", 1}, {"a", 3}} {
+	}{{"a", 1}, {"late", 1}, {"a", 2}} {
 		e := repository.Erasure{Tenant: tenant, Note: w.erase(gone.id, gone.version), At: w.clock.Now()}
 		for event, err := range w.st.ReadStream(t.Context(), tenant, j17.Key{Type: "note", ID: gone.id}, 1, 0) {
 			if err != nil {
@@ -398,7 +398,7 @@ func TestErasuresAreRepeated(t *testing.T) {
 	}
 
 	st, report, err := w.restore(m, nil)
-	if err != nil || len(report.Erased) != 1 || report.Erased[0].ID != "a" || report.Past {
+	if err != nil || report.Erased != 1 || report.Past {
 		t.Fatal(report, err)
 	}
 	events, _, _ := lines(t, st)
@@ -462,8 +462,8 @@ func TestOneGenerationTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(m.ID, err)
 		}
-		if len(report.Erased) != applied {
-			t.Errorf("%s: erased again: %v", m.ID, report.Erased)
+		if report.Erased != applied {
+			t.Errorf("%s: erased again: %d", m.ID, report.Erased)
 		}
 		heads := must[[]store.Head](t)(st.Heads(t.Context(), tenant, []j17.Key{{Type: "note", ID: "a"}, {Type: "note", ID: "b"}}))
 		if heads[0].Generation != 2 || heads[1].Generation != 1 {

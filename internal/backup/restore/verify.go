@@ -24,6 +24,12 @@ type Verifier struct {
 	others map[string]bool
 }
 
+// span is where bytes stand in a file.
+type span struct {
+	at     int64
+	length int
+}
+
 // NewVerifier returns one that keeps what it needs in a folder.
 func NewVerifier(temp string) (*Verifier, error) {
 	leaves, err := os.CreateTemp(temp, "leaves-*")
