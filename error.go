@@ -44,6 +44,7 @@ const (
 	CodeHeaderTooLarge     Code = "header_too_large"
 	CodeInvalidIdentifier  Code = "invalid_identifier"
 	CodeIdempotencyReuse   Code = "idempotency_key_reused"
+	CodeIdempotencyErased  Code = "idempotency_key_erased"
 	CodeInvalidSpec        Code = "invalid_spec"
 	CodeIncompatibleSpec   Code = "spec_incompatible"
 	CodeRequirementFailed  Code = "requirement_failed"
@@ -85,7 +86,7 @@ func Codes() []Code {
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
 		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
 		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge, CodeHeaderTooLarge,
-		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
+		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeIdempotencyErased, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
 		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,
 		CodeImplicationLimit, CodeScheduleLimit, CodeCustomCodeFailed, CodeInvalidBlob, CodeBlobInUse, CodeRateLimited,
 		CodeInternal, CodeCorruption, CodeNoSpec, CodeStorageFull, CodeOutcomeUnknown, CodeUnavailable,

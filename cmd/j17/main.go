@@ -131,7 +131,7 @@ func exitCode(err error) int {
 	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodeSchemaViolation,
 		j17.CodeRequirementFailed, j17.CodeInvalidOperand, j17.CodeHandlerRejected, j17.CodeImplicationFailed, j17.CodeImplicationLimit, j17.CodeScheduleLimit:
 		return exitInvalid
-	case j17.CodeConflict, j17.CodeAlreadyExists, j17.CodeConditionFailed, j17.CodeNotUnique, j17.CodeGracePeriod, j17.CodePreconditionFailed, j17.CodeCheckpointOutdated:
+	case j17.CodeConflict, j17.CodeAlreadyExists, j17.CodeConditionFailed, j17.CodeNotUnique, j17.CodeGracePeriod, j17.CodeIdempotencyErased, j17.CodePreconditionFailed, j17.CodeCheckpointOutdated:
 		return exitConflict
 	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope:
 		return exitAuth

@@ -30,8 +30,8 @@ func (e *Engine) Spaces() []store.Declared {
 	}
 }
 
-// Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that wrote their events, and
-// what is kept of writes that failed because of them, which has no values. A state that is folded at this moment is kept by nobody.
+// Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that wrote their events, but that
+// they were carried out, and what is kept of writes that failed because of them, which has no values. A state that is folded at this moment is kept by nobody.
 func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er erasure.Erased) error {
 	// From here on nobody keeps a state of before.
 	begin := store.Side{Op: store.Put, Space: erasures, Key: erasuresKey, Value: []byte(er.TombstoneID)}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/engine"
@@ -29,16 +30,19 @@ func (f *fixture) held(t *testing.T) (n int) {
 }
 
 // TestErasure: states of an erased stream are gone from disk and from memory, and so are the results of the commands that wrote it and the
-// writes that have failed because of it. Those of others stay.
+// writes that have failed because of it. Those of others stay. A command that comes again would bring back what was erased.
 func TestErasure(t *testing.T) {
 	f := newFixture(t, engine.Options{SnapshotEvery: 2})
 	f.DeploySource(t, enginetest.CounterSpec)
 	const other = "b1111111-1111-4111-8111-111111111111"
-	keyed := func(id string) engine.Receipt {
-		t.Helper()
+	command := func(id string) *engine.Command {
 		c := enginetest.Command(t, "counter/"+id+"/was_counted", `{"data":{"by":1},`+meta+`}`)
 		c.IdempotencyKey = "key of " + id
-		r, err := f.Execute(t.Context(), c)
+		return c
+	}
+	keyed := func(id string) engine.Receipt {
+		t.Helper()
+		r, err := f.Execute(t.Context(), command(id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +98,15 @@ func TestErasure(t *testing.T) {
 	if r := keyed(other); !r.Replayed {
 		t.Error("the command of another aggregate is forgotten")
 	}
+	if r, err := f.Execute(t.Context(), command(id)); j17.CodeOf(err) != j17.CodeIdempotencyErased {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if o, err := f.DryRun(t.Context(), command(id)); j17.CodeOf(err) != j17.CodeIdempotencyErased {
+		t.Errorf("%+v, %v", o, err)
+	}
+
+	// Its key is free again when it would have been without the erasure.
+	f.Clock.Advance(25 * time.Hour)
 	if r := keyed(id); r.Replayed || r.Writes[0].Length != 5 {
 		t.Errorf("%+v", r)
 	}

@@ -451,6 +451,10 @@ func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 
 // replay answers a command that was carried out before.
 func (e *Engine) replay(ctx context.Context, d *deployed, c *Command, first *store.Result) (Receipt, error) {
+	if len(first.IDs) == 0 {
+		return Receipt{}, j17.Errorf(j17.CodeIdempotencyErased, "A request with this idempotency key was carried out before, and what it wrote was erased since. Nothing was written. Use a new key for what is to be written anew.")
+	}
+
 	// It is the same request.
 	reused := j17.Errorf(j17.CodeIdempotencyReuse, "The idempotency key was used before with a different request. Use a new key for a new operation.")
 	if len(first.Memo) <= len(c.Fingerprint) || [32]byte(first.Memo) != c.Fingerprint {

@@ -102,6 +102,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusUnprocessableEntity, "Invalid identifier"}
 	case j17.CodeIdempotencyReuse:
 		return problem{http.StatusUnprocessableEntity, "Idempotency key reused"}
+	case j17.CodeIdempotencyErased:
+		return problem{http.StatusConflict, "Erased since"}
 	case j17.CodeInvalidSpec:
 		return problem{http.StatusUnprocessableEntity, "Invalid spec"}
 	case j17.CodeIncompatibleSpec:

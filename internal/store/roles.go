@@ -46,7 +46,8 @@ type Events interface {
 	Command(ctx context.Context, t j17.Tenant, id CommandID) (*Result, error)
 
 	// ForgetCommands removes the results of commands that have written events of streams up to a position, so that nothing is left
-	// that was made of them. What it costs depends on the events and on the commands that are remembered.
+	// that was made of them. Of a command that expires it is remembered until then that it was carried out: its result has no events and
+	// no memo. What it costs depends on the events and on the commands that are remembered.
 	ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/client"
+	"j17/internal/clock"
 	"j17/internal/spec"
 	"j17/internal/trial"
 )
@@ -173,5 +177,24 @@ func TestAJournalOfAnEarlierVersion(t *testing.T) {
 	}
 	if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
 		t.Error(left, err)
+	}
+}
+
+// TestWhatWasErasedIsNotSentAgain: a run goes on where one has ended whose events were stored, and erased since.
+func TestWhatWasErasedIsNotSentAgain(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, `{"ok":false,"status":409,"code":"idempotency_key_erased","error":"It was erased."}`)
+	}))
+	defer server.Close()
+	c, err := client.New(client.Options{URL: server.URL, Key: "key", Clock: clock.System{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := `{"key":"note:global","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"global"}}}` + "\n"
+	o := Options{Client: c, Concurrency: 1, Title: "notes.jsonl", Journals: JournalNames(filepath.Join(t.TempDir(), "notes.jsonl"), ""), Note: func(string, ...any) {}}
+	if got, err := File(t.Context(), strings.NewReader(event+event), o); err != nil || got != (Summary{Events: 2, Known: 2}) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

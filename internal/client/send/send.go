@@ -429,6 +429,9 @@ func (s *sender) send(ctx context.Context, b batch) error {
 		o.Target = &b[0].Target
 	}
 	receipt, err := s.o.Client.PostBatch(ctx, b[0].key, events, o)
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Problem.Code == j17.CodeIdempotencyErased {
+		receipt.Replayed, err = true, nil // it was stored, and is to stay erased
+	}
 	if err != nil {
 		if refused, ok := errors.AsType[*client.Error](err); s.journal != nil && (!ok || refused.Status >= http.StatusInternalServerError) {
 			s.journal.need() // what has become of the request is not known

@@ -473,38 +473,87 @@ func TestEraseWaitsForRemoval(t *testing.T) {
 	})
 }
 
-// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others.
+// TestForgetCommands forgets the commands that have written events of a stream up to a position, and no others: of those nothing is known but
+// that they were carried out, until they expire.
 func TestForgetCommands(t *testing.T) {
 	t.Parallel()
-	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem()})
+	now := clock.NewManual(frozenTime())
+	s := open(t, pebble.Options{Dir: "data", FS: vfs.NewMem(), Clock: now})
 	defer func() { closeStore(t, s) }()
-	write := func(n byte, keys ...string) j17.StreamID {
-		t.Helper()
-		unit := store.Append{Command: &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: time.Now().Add(time.Hour)}}
+	unit := func(n byte, keys ...string) store.Append {
+		u := store.Append{Timestamp: 7, Command: &store.Command{ID: store.CommandID{n}, Memo: []byte{n}, Expires: now.Now().Add(time.Hour)}}
 		for _, name := range keys {
-			unit.Events = append(unit.Events, events(key(name), `1`)...)
+			u.Events = append(u.Events, events(key(name), `1`)...)
 		}
-		r, err := s.Append(t.Context(), tenant, []store.Append{unit})
+		return u
+	}
+	write := func(u store.Append) store.Result {
+		t.Helper()
+		r, err := s.Append(t.Context(), tenant, []store.Append{u})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r[0].IDs[len(r[0].IDs)-1]
+		return r[0]
 	}
-	write(1, "a")
-	write(2, "b", "c")
-	upTo := write(3, "c", "c", "a", "d")
-	write(4, "a")
+	write(unit(1, "a"))
+	write(unit(2, "b", "c"))
+	forGood := unit(5, "a")
+	forGood.Command.Expires = time.Time{}
+	write(forGood)
+	upTo := write(unit(3, "c", "c", "a", "d")).IDs[3]
+	write(unit(4, "a"))
 	for range 2 {
 		if err := s.ForgetCommands(t.Context(), tenant, []j17.Key{key("a"), key("none")}, upTo); err != nil {
 			t.Fatal(err)
 		}
-		for n, kept := range map[byte]bool{1: false, 2: true, 3: false, 4: true} {
-			if r, err := s.Command(t.Context(), tenant, store.CommandID{n}); err != nil || (r != nil) != kept {
-				t.Errorf("command %d: %v, %v", n, r, err)
+		for n, events := range map[byte]int{1: 0, 2: 2, 3: 0, 4: 1} {
+			r, err := s.Command(t.Context(), tenant, store.CommandID{n})
+			if err != nil || r == nil || r.Outcome != store.Duplicate || len(r.IDs) != events || len(r.Lengths) != events || (r.Memo != nil) != (events > 0) || (r.Timestamp != 0) != (events > 0) {
+				t.Errorf("command %d: %+v, %v", n, r, err)
 			}
 		}
+		if r, err := s.Command(t.Context(), tenant, store.CommandID{5}); r != nil || err != nil {
+			t.Errorf("what never expires would be there for good: %+v, %v", r, err)
+		}
+	}
+	if r := write(unit(1, "a")); r.Outcome != store.Duplicate || len(r.IDs) != 0 {
+		t.Errorf("a command that was forgotten: %+v", r)
+	}
+	now.Advance(2 * time.Hour)
+	if r := write(unit(1, "a")); r.Outcome != store.Committed {
+		t.Errorf("when it has expired: %+v", r)
 	}
 	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []j17.Key{key("a")}, upTo); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestForgottenBytes: what was known of a command that was forgotten is gone from the disk with the events.
+func TestForgottenBytes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, pebble.Options{Dir: dir})
+	u := store.Append{Command: &store.Command{ID: store.CommandID{1}, Memo: []byte(secret), Expires: time.Now().Add(time.Hour)}, Events: events(key("z"), `1`)}
+	r, err := s.Append(t.Context(), tenant, []store.Append{u})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		fillLog(t, s, n, 3<<20) // so that the event stands in another table
+	}
+	closeStore(t, s)
+	s = open(t, pebble.Options{Dir: dir})
+	if err := s.ForgetCommands(t.Context(), tenant, []j17.Key{key("z")}, r[0].IDs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if len(holding(t, dir)) == 0 {
+		t.Fatal("the secret was nowhere before")
+	}
+	if err := s.Purge(t.Context(), tenant, []j17.Key{key("z")}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if found := holding(t, dir); len(found) > 0 {
+		t.Errorf("it is in %v", found)
+	}
+	closeStore(t, s)
 }

@@ -8,10 +8,10 @@ import (
 	"j17/internal/store"
 )
 
-// forgetAtOnce is how many results of commands are removed in one commit.
+// forgetAtOnce is how many results of commands are forgotten in one commit.
 const forgetAtOnce = 1000
 
-// ForgetCommands removes the results of commands by which streams came to events. See store.Store.
+// ForgetCommands forgets the results of commands by which streams came to events. See store.Store.
 func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error {
 	found, err := s.commandsOf(ctx, t, keys, upTo)
 	if err != nil {
@@ -19,7 +19,7 @@ func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key
 	}
 	for some := range slices.Chunk(found, forgetAtOnce) {
 		err := s.run(ctx, freeing, func(b *batch) error {
-			tn := b.tenant(t)
+			tn, replaced := b.tenant(t), make(map[string]uint64, len(some))
 			for _, id := range some {
 				r, expires, err := getCommand(s.db, tn.nextNumber, id)
 				if err != nil {
@@ -30,9 +30,14 @@ func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key
 				}
 				b.stage(tn)
 				b.key = appendCommandKey(b.key[:0], tn.nextNumber, id)
-				b.remove(b.key)
-				b.replaceExpiry(tn.nextNumber, expires, 0)
+				if expires == 0 {
+					b.remove(b.key)
+				} else {
+					b.put(b.key, appendCommandRecord(b.value[:0], expires, &store.Result{}, nil))
+				}
+				replaced[string(b.key)] = 1
 			}
+			b.stageReplaced(tn, replaced)
 			return nil
 		})
 		if err != nil {

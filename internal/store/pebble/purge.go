@@ -13,9 +13,9 @@ import (
 	"j17/internal/store"
 )
 
-// A rewrite leaves a record of the entries of tags that it has changed, so that Purge finds what it has to remove without looking at the
-// whole index: the keys in their order, each as the number of bytes that it has in common with the one before, and the rest with its length,
-// numbers as varints.
+// A rewrite leaves a record of the entries of tags that it has changed, and so does whoever forgets commands of these, so that Purge finds what
+// it has to remove without looking at the whole index: the keys in their order, each as the number of bytes that it has in common with the one
+// before, and the rest with its length, numbers as varints.
 
 // stagePurge stages the record of a rewrite, whose note stands at a position.
 func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64) {
@@ -87,8 +87,8 @@ func (r reader) untagged() (ranges []keyRange, records [][]byte, err error) {
 
 // Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
 //
-//  1. It removes what stood in the ranges of keys of the streams' events, of their side items, and of the entries of tags that rewrites
-//     have changed.
+//  1. It removes what stood in the ranges of keys of the streams' events, of their side items, of the entries of tags that rewrites have
+//     changed, and of commands that were forgotten.
 //  2. Then the records of these entries are not needed any more, and are removed in the same way.
 //
 // What it costs depends on the tables that hold such keys, not on the others.

@@ -118,7 +118,7 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 			must(b.writes.Set([]byte(key), binary.BigEndian.AppendUint64(nil, entry.set), nil))
 		}
 	}
-	b.stageRetagPurge(t, removed)
+	b.stageReplaced(t, removed)
 	b.forgetRecent(t)
 	return nil
 }
@@ -211,13 +211,14 @@ func (r *eventRecord) withTags(dst, v, tags []byte) []byte {
 	return append(dst, r.leafInput...)
 }
 
-// stageRetagPurge stages the record of entries that tags were removed from, so that an erasure which comes later finds them.
-func (b *batch) stageRetagPurge(t *tenant, removed map[string]uint64) {
-	if len(removed) == 0 {
+// stageReplaced stages the record of what was replaced without a rewrite, entries that tags were removed from and results of commands, so that an
+// erasure which comes later finds it.
+func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
+	if len(replaced) == 0 {
 		return
 	}
 	t.next.rev++
 	b.stage(t)
 	key := appendPosition(appendPrefix(nil, t.nextNumber, kindPurge), t.next.last)
-	must(b.writes.Set(binary.BigEndian.AppendUint64(key, t.next.rev), purgeRecord(slices.Sorted(maps.Keys(removed))), nil))
+	must(b.writes.Set(binary.BigEndian.AppendUint64(key, t.next.rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil))
 }
