@@ -142,7 +142,7 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.request.URL.Path)),
+			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.loggedPath())),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
 			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
 	}

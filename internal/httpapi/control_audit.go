@@ -169,6 +169,15 @@ func (c *call) keptPath() string {
 	return path
 }
 
+// loggedPath is the path of a request as it is logged, where no erasure looks for anything: as it is kept of a failure, and where an identifier is
+// none, which may be anything that somebody takes for one, the pattern of the route.
+func (c *call) loggedPath() string {
+	if c.failure != nil && c.failure.Code == j17.CodeInvalidIdentifier {
+		return c.route
+	}
+	return c.keptPath()
+}
+
 // reportFault keeps what there is to know about a request that failed through the server's fault.
 func (c *call) reportFault(id, path string, e *j17.Error, err error, stack string) {
 	said := *e

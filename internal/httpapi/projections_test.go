@@ -299,9 +299,17 @@ func TestValuesOfPathsAreNotKept(t *testing.T) {
 			t.Errorf("%s is not in the log", want)
 		}
 		for line := range strings.Lines(p.log.String()) {
-			if want != path && strings.Contains(line, "request failed") && strings.Contains(line, `"path":"`+path) {
+			if want != path && strings.Contains(line, `"path":"`+path+`"`) {
 				t.Errorf("the log has %s", line)
 			}
 		}
+	}
+
+	// Nor what somebody takes for an id.
+	if got := p.do(t, http.MethodGet, "/item/anna@example.org", ""); got.status != http.StatusUnprocessableEntity {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if log := p.log.String(); strings.Contains(log, "anna") || !strings.Contains(log, `"path":"/{type}/{id}"`) {
+		t.Error("the log has what was no id, or not that there was a request")
 	}
 }
