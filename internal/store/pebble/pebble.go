@@ -41,8 +41,8 @@ type Options struct {
 	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume, but
 	// at least 64 and at most 256 MiB.
 	MinFreeBytes uint64
-	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which
-	// alone can take 64 MiB under load. 0 means DefaultCacheBytes. A store without load uses next to nothing of it.
+	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which alone can take
+	// two thirds of the least and three eighths of 512 MiB under load. 0 means DefaultCacheBytes. A store without load uses next to nothing of it.
 	CacheBytes int64
 	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
 	// one makes writes fail with ErrClock, as docs/operations.md describes.
@@ -60,10 +60,13 @@ const (
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
 
-	memTableBytes = 16 << 20
-	memTables     = 4
-	blockBytes    = 8 << 10
-	bloomBits     = 10
+	// leastMemTable and mostMemTable bound the size of a memory table, and memTables is how many of them there are at most.
+	leastMemTable, mostMemTable = 16 << 20, 48 << 20
+	memTables                   = 4
+	blockBytes                  = 8 << 10
+	bloomBits                   = 10
+	// memTableShare is how much of the cache one memory table may be.
+	memTableShare = 10
 	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged into the next one: the
 	// engine counts each twice.
 	topLevelThreshold = 8
@@ -302,15 +305,18 @@ func (s *Store) openEngine(o Options) (err error) {
 }
 
 func (s *Store) engineOptions(o Options) *pebble.Options {
+	// Where memory tables may be larger, so is the level that several of them are merged into.
+	table := min(max(o.CacheBytes/memTableShare, leastMemTable), mostMemTable)
 	logger := &engineLogger{logger: o.Logger, fatal: s.disk.fail}
 	opts := &pebble.Options{
 		FS:                          s.disk,
 		CacheSize:                   o.CacheBytes,
 		MaxOpenFiles:                openFiles(descriptorLimit()),
-		MemTableSize:                memTableBytes,
+		MemTableSize:                uint64(table),
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
 		L0CompactionThreshold:       topLevelThreshold,
+		LBaseMaxBytes:               topLevelThreshold / 2 * table,
 		// Background work may take half of the processors when it falls behind.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,

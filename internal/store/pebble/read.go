@@ -86,7 +86,7 @@ func (r reader) loadMany(keys []j17.Key, places []int, heads []store.Head) (err 
 			continue
 		}
 		want = appendStream(want[:len(prefix)], keys[i])
-		if it.SeekGE(want) && bytes.Equal(it.Key(), want) {
+		if it.SeekPrefixGE(want) && bytes.Equal(it.Key(), want) { // filters say which levels do not have it
 			v, err := it.ValueAndErr()
 			if err != nil {
 				return fault("the head of "+keys[i].String(), err)

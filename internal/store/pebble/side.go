@@ -96,7 +96,7 @@ func (r reader) getEach(
 			return err
 		}
 		key = append(key[:len(all)], keys[i]...)
-		if !it.SeekGE(key) || !bytes.Equal(it.Key(), key) {
+		if !it.SeekPrefixGE(key) || !bytes.Equal(it.Key(), key) { // filters say which levels do not have it
 			if err := it.Error(); err != nil {
 				return fault("side items", err)
 			}
