@@ -7,7 +7,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"j17"
@@ -37,7 +36,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 10, restEach: 10_000, restMost: 60_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 1 << 10, restEach: 10_000, restMost: 115_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
@@ -256,17 +255,18 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	computing.Wait()
 
 	// Those that follow each other from the first one on.
-	all := parts[0]
-	for i := 1; i < n && all.err == nil; i++ {
-		if parts[i-1].n < len(part(i-1)) {
+	all := made{changes: &changes{slot: u.slot.name}}
+	var changed []*changes
+	for i := range parts {
+		changed = append(changed, parts[i].changes)
+		if all.n, all.err = all.n+parts[i].n, parts[i].err; all.err != nil {
+			return all
+		}
+		if parts[i].n < len(part(i)) {
 			break
 		}
-		all.add(parts[i].changes)
-		all.n, all.err = all.n+parts[i].n, parts[i].err
 	}
-	if all.err == nil {
-		slices.SortFunc(all.sides, func(a, b store.Side) int { return cmp.Or(cmp.Compare(a.Space, b.Space), strings.Compare(a.Key, b.Key)) })
-	}
+	all.merge(changed)
 	return all
 }
 
@@ -274,6 +274,9 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace, most int) made {
 	m := made{changes: &changes{slot: u.slot.name}}
 	for some := range slices.Chunk(ids, p.slice) {
+		if m.n > 0 {
+			m.sides = slices.Grow(m.sides, len(m.sides)/m.n*len(some))
+		}
 		if p.givesWay {
 			runtime.Gosched()
 		}

@@ -1,0 +1,37 @@
+package index
+
+import (
+	"strings"
+	"testing"
+
+	"j17/internal/store"
+)
+
+// What several have gathered is written in the order in which the store has it, and counted together.
+func TestMergedChanges(t *testing.T) {
+	t.Parallel()
+	a, b := &changes{slot: "s", rows: 1, entries: 2, bytes: 30, size: 4}, &changes{slot: "s", rows: 1, entries: -1, bytes: 3, size: 5}
+	a.put(rowSpace, "s/2", []byte("two"))
+	a.put(entrySpace, "s/y\x012", nil)
+	a.remove(entrySpace, "s/x\x012")
+	b.put(sourceSpace, "s/q\x013", nil)
+	b.put(entrySpace, "s/a\x013", []byte("value"))
+	b.remove(rowSpace, "s/1")
+
+	all := &changes{slot: "s"}
+	all.merge([]*changes{a, b})
+	var got []string
+	for _, side := range all.sides {
+		got = append(got, string(side.Space)+" "+side.Key+" "+string(side.Value))
+		if (side.Op == store.Delete) != (side.Key == "s/x\x012" || side.Key == "s/1") {
+			t.Errorf("%s: operation %v", side.Key, side.Op)
+		}
+	}
+	want := "index.entries s/a\x013 value|index.entries s/x\x012 |index.entries s/y\x012 |index.rows s/1 |index.rows s/2 two|index.sources s/q\x013 "
+	if got := strings.Join(got, "|"); got != want {
+		t.Errorf("in order:\n%q, not\n%q", got, want)
+	}
+	if all.rows != 2 || all.entries != 1 || all.bytes != 33 || all.size != a.size+b.size {
+		t.Errorf("numbers: %d rows, %d entries, %d bytes, size %d", all.rows, all.entries, all.bytes, all.size)
+	}
+}
