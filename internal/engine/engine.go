@@ -59,6 +59,9 @@ type Options struct {
 	Effects []EffectsOf
 	// Derived say what is kept of events beside them.
 	Derived []DerivedOf
+	// Mend, if not nil, is told of a side item that a write needs and that cannot be read any more, because its bytes have changed. It reports
+	// whether the write may be tried again, since what is kept there is being made anew.
+	Mend func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
 	// Tagged, if not nil, tells whether all events have the tags of some names that the spec declares: CodeIndexNotReady where older ones
 	// do not yet.
 	Tagged TaggedOf
@@ -90,6 +93,7 @@ type Engine struct {
 	renewal             func(ctx context.Context, t j17.Tenant) error
 	effectsOf           []EffectsOf
 	derivedOf           []DerivedOf
+	mend                func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
 	tagged              TaggedOf
 	uniqueOf            HoldingOf
 
@@ -169,7 +173,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, gone: o.Gone, effectsOf: o.Effects, derivedOf: o.Derived, tagged: o.Tagged, uniqueOf: o.Unique,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, gone: o.Gone, effectsOf: o.Effects, derivedOf: o.Derived, mend: o.Mend, tagged: o.Tagged, uniqueOf: o.Unique,
 
 		workOfConditions: workOfConditions,
 

@@ -184,6 +184,9 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	}
 	unit.Fences = d.fence(unit.Fences)
 	results, err := e.commit(ctx, d.env, []store.Append{*unit})
+	if err != nil && e.mended(ctx, d, err) {
+		results, err = e.commit(ctx, d.env, []store.Append{*unit})
+	}
 	if err != nil {
 		return store.Result{}, StorageError(err)
 	}
@@ -192,6 +195,12 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	}
 	d.env.observe(results[0].Timestamp)
 	return results[0], nil
+}
+
+// mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
+func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
+	damage, is := errors.AsType[*store.CorruptionError](err)
+	return is && damage.Item != (store.ItemName{}) && e.mend != nil && e.mend(ctx, d.env.tenant, damage.Item)
 }
 
 // commit hands units to the store, unless somebody holds back what is stored of the environment.

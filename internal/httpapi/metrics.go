@@ -81,6 +81,7 @@ func newMetrics(a *API) *metrics {
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.Tail.Stats().KeptBytes) })
 	if a.Places != nil {
 		counter("j17_places_written_total", "Places of aggregates that were written with their events.", func() uint64 { return a.Places.Stats().Written })
+		counter("j17_place_rebuilds_total", "Times that the places of an environment were not as they should be, and were made anew.", func() uint64 { return a.Places.Stats().Rebuilt })
 		counter("j17_place_queries_total", "Questions about places that were answered, by page.", func() uint64 { return a.Places.Stats().Queries })
 		counter("j17_place_entries_read_total", "Entries and records that were looked at to answer them.", func() uint64 { return a.Places.Stats().Scanned })
 	}

@@ -15,6 +15,10 @@ import (
 
 // Within yields the aggregates whose points are in an area as of a moment, by id, behind a mark. Now and then it yields a mark.
 func (k *Kinds) Within(ctx context.Context, m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
+	return k.guarded(ctx, m, k.within(ctx, m, area, after))
+}
+
+func (k *Kinds) within(ctx context.Context, m store.Moment, area geo.Area, after Mark) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		q := &sieve{looking: k.look(ctx, m), after: after}
 		defer q.end()
@@ -206,6 +210,10 @@ func (q *sieve) byID(area geo.Area, yield func(Found, error) bool) {
 
 // Containing yields the aggregates whose areas have a point as of a moment, by id, behind a mark. Now and then it yields a mark.
 func (k *Kinds) Containing(ctx context.Context, m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
+	return k.guarded(ctx, m, k.containing(ctx, m, p, after))
+}
+
+func (k *Kinds) containing(ctx context.Context, m store.Moment, p geo.Point, after Mark) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		q := &sieve{looking: k.look(ctx, m), after: after}
 		defer q.end()

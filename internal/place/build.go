@@ -66,7 +66,7 @@ func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error)
 			continue
 		}
 		if !errors.Is(err, store.ErrNotFound) {
-			return w, err
+			return w, s.met(ctx, p.Tenant, err)
 		}
 		l, err := s.last(ctx, p.Tenant, k.decider.Types[p.Type], sl, id)
 		if err != nil {
@@ -125,10 +125,17 @@ func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateTyp
 }
 
 // empty removes the records of a page of aggregates, and their entries with them.
-func (s *Service) empty(_ context.Context, p *build.Page) (build.Writes, error) {
+func (s *Service) empty(ctx context.Context, p *build.Page) (build.Writes, error) {
 	sl := slot{ID: p.Name, typ: p.Type}
 	var w build.Writes
 	for _, id := range p.IDs {
+		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return w, s.met(ctx, p.Tenant, err)
+		}
 		w.Sides = append(w.Sides, store.Side{Op: store.Delete, Space: places, Key: sl.key(id), Entries: cells})
 	}
 	return w, nil

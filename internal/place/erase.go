@@ -19,9 +19,20 @@ func (s *Service) Spaces() []store.Declared {
 // Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build has read before
 // does not come back.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	return s.met(ctx, t, s.erase(ctx, t, e))
+}
+
+func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	// The slots as they are now: a build that another process has begun must not bring back what it has read before.
+	s.known.Delete(t)
 	k, err := s.present(ctx, t)
 	if err != nil {
 		return err
+	}
+	for _, list := range k.slots {
+		for _, sl := range list {
+			_ = s.check(ctx, t, sl) // those that are not ready are treated as such
+		}
 	}
 	for _, key := range e.Keys {
 		slotted := map[string]bool{}

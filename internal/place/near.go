@@ -54,6 +54,10 @@ type Near struct {
 // looks at lies in rings that widen: where the rows that are wanted are found, everything farther is left alone. The error is one of
 // CodeWorkLimit where too many points have to be compared to tell which come next.
 func (k *Kinds) Nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Found, error] {
+	return k.guarded(ctx, m, k.nearby(ctx, m, n))
+}
+
+func (k *Kinds) nearby(ctx context.Context, m store.Moment, n Near) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		q := &search{looking: k.look(ctx, m), center: n.Center, after: n.After, last: n.After, begin: n.After}
 		defer q.end()

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -68,19 +69,22 @@ func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error)
 	if a.Having != nil {
 		shape = spec.Polygon
 	}
-	kinds, err := s.Kinds(ctx, t, a.Type, shape)
-	if err != nil {
-		return nil, err
-	}
 	after, err := a.mark()
-	if err != nil {
-		return nil, err
+	for again := true; ; again = false {
+		kinds, unknown := s.Kinds(ctx, t, a.Type, shape)
+		if err := cmp.Or(unknown, err); err != nil {
+			return nil, err
+		}
+		p := &Page{}
+		found := s.find(ctx, t, kinds, a, after, p)
+		switch {
+		case again && errors.Is(found, errMoved):
+			continue // what another process has begun anew may be done
+		case found != nil:
+			return nil, engine.StorageError(found)
+		}
+		return p, s.complete(ctx, t, a, p)
 	}
-	p := &Page{}
-	if err := s.find(ctx, t, kinds, a, after, p); err != nil {
-		return nil, engine.StorageError(err)
-	}
-	return p, s.complete(ctx, t, a, p)
 }
 
 // find puts the rows of a page into it.

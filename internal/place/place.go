@@ -12,18 +12,22 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"j17"
 	"j17/internal/build"
+	"j17/internal/clock"
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/spec"
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/worker"
 )
 
 // The side spaces of an environment.
@@ -44,14 +48,20 @@ type Storage interface {
 	store.Sides
 	store.Aggregates
 	store.Moments
+	store.Emptying
 }
 
-// Options configures a Service. All fields are required.
+// Options configures a Service. All fields are required, but Scrub.
 type Options struct {
 	Store  Storage
 	Builds *build.Service
-	// Engine is asked Derive by whoever made it.
+	// Engine asks Derive and Mend of whoever made it.
 	Engine *engine.Engine
+	Clock  clock.Clock
+	Worker *worker.Kit
+	Logger *slog.Logger
+	// Scrub is the time between two looks through all places; 0 means six hours.
+	Scrub time.Duration
 }
 
 // Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
@@ -62,9 +72,11 @@ type Service struct {
 	// crowd is how many groups of points are held at a time.
 	few, enough, most, crowd int
 
-	known  sync.Map // of *known by j17.Tenant
-	counts struct {
-		written, queries, scanned atomic.Uint64
+	known sync.Map // of *known by j17.Tenant
+	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
+	replaced sync.Map
+	counts   struct {
+		written, queries, scanned, rebuilt atomic.Uint64
 	}
 }
 
@@ -73,10 +85,15 @@ type Stats struct {
 	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and records that were
 	// looked at for them.
 	Written, Queries, Scanned uint64
+	// Rebuilt counts how often places were not what follows from events, and were built anew.
+	Rebuilt uint64
 }
 
 // New returns a service, and adds its kinds of builds to Options.Builds.
 func New(o Options) *Service {
+	if o.Scrub == 0 {
+		o.Scrub = scrubEvery
+	}
 	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
@@ -85,7 +102,7 @@ func New(o Options) *Service {
 
 // Stats returns the counters.
 func (s *Service) Stats() Stats {
-	return Stats{Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load()}
+	return Stats{Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load(), Rebuilt: s.counts.rebuilt.Load()}
 }
 
 // slot is where the places of a kind are kept.
@@ -94,17 +111,25 @@ type slot struct {
 	Fingerprint []byte `json:"fingerprint"`
 	// Built tells that there are older events, which a build goes through.
 	Built bool `json:"built,omitempty"`
+	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun anew.
+	Rebuilt uint64 `json:"rebuilt,omitempty"`
 
 	typ   string
 	place *spec.Place
+	// stored is how it is kept.
+	stored []byte
 	// ready tells that all older events were gone through.
 	ready atomic.Bool
 }
 
 // Forget lets go of what is known of the slots of a tenant that is gone.
-func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+func (s *Service) Forget(t j17.Tenant) {
+	s.known.Delete(t)
+	s.replaced.Delete(t)
+}
 
-// known is the slots of what is deployed to a tenant. It does not change: whatever changes slots is deployed anew.
+// known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
+// been begun anew meanwhile, which whoever reads them looks for (Kinds.current).
 type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.
@@ -177,7 +202,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (
 			if fresh.Built = len(first) > 0; fresh.Built {
 				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: fresh.ID, Types: []string{name}})...)
 			}
-			put := fresh.put(key)
+			put := fresh.put()
 			if put.Cond = store.IfAbsent; item != nil {
 				put.Cond, put.Rev = store.IfRev, item.Rev
 			}
@@ -205,20 +230,25 @@ func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.S
 }
 
 func readSlot(item *store.Item) (*slot, error) {
-	kept := &slot{}
+	kept := &slot{stored: item.Value}
 	if err := json.Unmarshal(item.Value, kept); err != nil || kept.ID == "" {
 		return nil, &store.CorruptionError{Where: "the slot of places " + item.Key, Err: err}
 	}
 	return kept, nil
 }
 
-func (sl *slot) put(key string) store.Side {
-	b, _ := json.Marshal(struct { //nolint:errchkjson // texts: it cannot fail
+// name is the key of the slot's item.
+func (sl *slot) name() string { return sl.typ + "/" + sl.place.Type.Name }
+
+// put is the write that keeps the slot.
+func (sl *slot) put() store.Side {
+	sl.stored, _ = json.Marshal(struct { //nolint:errchkjson // texts and numbers: it cannot fail
 		ID          string `json:"slot"`
 		Fingerprint []byte `json:"fingerprint"`
 		Built       bool   `json:"built,omitempty"`
-	}{sl.ID, sl.Fingerprint, sl.Built})
-	return store.Side{Op: store.Put, Space: slots, Key: key, Value: b}
+		Rebuilt     uint64 `json:"rebuilt,omitempty"`
+	}{sl.ID, sl.Fingerprint, sl.Built, sl.Rebuilt})
+	return store.Side{Op: store.Put, Space: slots, Key: sl.name(), Value: sl.stored}
 }
 
 // slotOf returns the slot of the places that a geo type has in an aggregate type, nil where there is none.
@@ -321,15 +351,14 @@ func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
 		sl.ready.Store(true)
 		return nil
 	}
-	out := j17.Errorf(j17.CodeIndexNotReady, "The places of older events of '%s' are being read: %d of %d aggregates are done. Try again in a moment.", sl.typ, status.Done, max(status.Total, status.Done))
-	out.Details = progress{status.Done, max(status.Total, status.Done)}
-	return out
+	return notReady(sl.typ, sl.Rebuilt > 0, status)
 }
 
 // Kinds are the places of one shape that the aggregates of a type have.
 type Kinds struct {
-	s     *Service
-	slots []*slot
+	s      *Service
+	tenant j17.Tenant
+	slots  []*slot
 }
 
 // Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of CodeUnknownType,
@@ -342,7 +371,7 @@ func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape 
 	if _, err := k.decider.AggregateType(aggregateType); err != nil {
 		return nil, err
 	}
-	kinds := &Kinds{s: s}
+	kinds := &Kinds{s: s, tenant: t}
 	for _, sl := range k.slots[aggregateType] {
 		if sl.place.Type.Shape != shape {
 			continue

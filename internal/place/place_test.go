@@ -53,9 +53,9 @@ func newHouse(tb testing.TB, src string) *house {
 	h.Fixture = enginetest.New(tb, engine.Options{Derived: []engine.DerivedOf{
 		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
 	}})
-	log := slog.New(slog.DiscardHandler)
+	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine})
+	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
 	if src != "" {
 		h.DeploySource(tb, src)
 	}
@@ -402,9 +402,9 @@ func TestABuildOutlivesWhoIsBehind(t *testing.T) {
 // over is another process over the store of a house, with an engine.
 func (h *house) over(e *engine.Engine) *house {
 	other := &house{tb: h.tb, Fixture: &enginetest.Fixture{Engine: e, Store: h.Store, Clock: h.Clock}}
-	log := slog.New(slog.DiscardHandler)
+	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
 	other.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	other.places = place.New(place.Options{Store: h.Store, Builds: other.builds, Engine: e})
+	other.places = place.New(place.Options{Store: h.Store, Builds: other.builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
 	return other
 }
 

@@ -307,6 +307,9 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
 			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.tagging.Derive(ctx, e) },
 		},
+		Mend: func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
+			return s.places.Mend(ctx, t, damaged)
+		},
 		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
 			return s.tagging.Tagged(ctx, t, d, fences, names)
 		},
@@ -323,7 +326,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.tagging = tagging.New(tagging.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
 	s.timed = append(s.timed, s.feed, s.builds, s.tagging)
-	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine})
+	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.unique = unique.New(unique.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger})
 	s.projections = projection.New(projection.Options{
 		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
@@ -477,7 +480,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	s.building.Store(true)
 	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.places.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	<-failed.Done()

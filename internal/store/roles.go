@@ -16,6 +16,7 @@ type Store interface {
 	Feed
 	Sides
 	Piles
+	Emptying
 	Moments
 	Tenants
 	Archives
@@ -193,6 +194,15 @@ type Pile interface {
 
 	// Discard ends the pile, and nothing is left of it. After Write it does nothing.
 	Discard()
+}
+
+// Emptying is the role of who makes anew what follows from events.
+type Emptying interface {
+	// Empty removes all items of some spaces, items with entries where the space of these is one of them too, and applies side writes to
+	// other spaces, all or nothing. No item that it removes has a time. It returns a *SideConflict when a fence or a condition does not hold. It
+	// looks at nothing that it removes, so that damage is in nobody's way, and what it costs does not depend on how much that is. It goes on
+	// below the floor of free space.
+	Empty(ctx context.Context, t j17.Tenant, spaces []Space, side []Side, fences ...Fence) error
 }
 
 // Moments is the role of who reads several things that have to fit together.

@@ -506,7 +506,9 @@ func (e *IndexingError) Unwrap() error { return ErrIndexing }
 // CorruptionError reports stored data that contradicts itself. It is never served.
 type CorruptionError struct {
 	Where string
-	Err   error
+	// Item is the side item that is damaged, where a write has met it; no name for whatever else.
+	Item ItemName
+	Err  error
 }
 
 // Error describes the corruption.

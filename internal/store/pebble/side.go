@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -275,12 +276,12 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	item := &stagedItem{}
 	v, err := b.find(b.key)
 	if err != nil {
-		return nil, fault("a side item", err)
+		return nil, ofItem(space, key, fault("a side item", err))
 	}
 	if v != nil {
 		var value []byte
 		if item.itemMeta, value, err = parseItemRecord(v); err != nil {
-			return nil, corruption(err, "side item %s/%s of tenant %s", space, key, t.name)
+			return nil, ofItem(space, key, corruption(err, "side item %s/%s of tenant %s", space, key, t.name))
 		}
 		if len(value) <= maxKeptValue {
 			item.value = bytes.Clone(value)
@@ -288,6 +289,14 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 	}
 	b.items[string(b.key)] = item
 	return item, nil
+}
+
+// ofItem says of damage which side item it is of.
+func ofItem(space store.Space, key string, err error) error {
+	if damage, is := errors.AsType[*store.CorruptionError](err); is {
+		damage.Item = store.ItemName{Space: space, Key: key}
+	}
+	return err
 }
 
 // expectNone says of an item that it was not there before the batch, so that nobody looks for it.
@@ -305,7 +314,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 	}
 	v, err := b.find(b.key)
 	if err != nil {
-		return fault("the entries of a side item", err)
+		return ofItem(w.Space, w.Key, fault("the entries of a side item", err))
 	}
 	_, value, err := parseItemRecord(v)
 	if err == nil {
@@ -313,7 +322,7 @@ func (b *batch) loadEntries(t *tenant, w *store.Side, item *stagedItem) error {
 		_, err = store.BehindEntries(value)
 	}
 	if err != nil {
-		return corruption(err, "side item %s/%s of tenant %s", w.Space, w.Key, t.name)
+		return ofItem(w.Space, w.Key, corruption(err, "side item %s/%s of tenant %s", w.Space, w.Key, t.name))
 	}
 	return nil
 }
@@ -423,6 +432,38 @@ func (s *Store) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 		}
 		return nil
 	})
+}
+
+// Empty removes all items of some spaces together with side writes. See store.Store.
+func (s *Store) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
+	if err := store.ValidTenant(t); err != nil {
+		return err
+	}
+	u := store.Append{Fences: fences, Side: side, Freeing: true}
+	if err := u.Validate(); err != nil {
+		return err
+	}
+	for i := range side {
+		if slices.Contains(spaces, side[i].Space) {
+			return fmt.Errorf("%w: an item is written to the space '%s', which is emptied", store.ErrInvalid, side[i].Space)
+		}
+	}
+	var r store.Result
+	err := s.run(ctx, freeing, func(b *batch) error {
+		of := b.tenant(t)
+		if err := b.stageUnit(of, &u, &r); err != nil || r.Outcome != store.Committed || !of.listed {
+			return err
+		}
+		for _, space := range spaces {
+			all := appendSpace(nil, of.nextNumber, kindItem, space)
+			must(b.writes.DeleteRange(all, after(all), nil))
+		}
+		return nil
+	})
+	if err == nil && r.Outcome == store.Conflict {
+		return &r.Sides[0]
+	}
+	return err
 }
 
 // itemBounds returns the bounds of the items of a space whose keys are in a range.

@@ -68,6 +68,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Plain", testPlain},
 		{"Pile", testPile},
 		{"Entries", testEntries},
+		{"Emptying", testEmptying},
 		{"Scan", testScan},
 		{"GetEach", testGetEach},
 		{"Moment", testMoment},
