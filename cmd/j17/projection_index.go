@@ -99,8 +99,8 @@ func (e *env) projectionVerify() *cobra.Command {
 		Long: `Make all rows of a projection anew from the events, and compare them with its indexes, both ways. Servers do the same by themselves every
 few hours. A terminal shows how far it is; so does 'verification' in 'j17 projection show --json' until it is over.
 
-Exit code 7: they differ; the first difference is named. 'j17 projection rebuild' mends it. An index that cannot be read, since its bytes on disk
-have changed, is built anew without that.`,
+Exit code 7: they differ; the first difference is named. The index is read no more then, and is built anew in the background: 'j17 projection show'
+has the progress. Reads by id go on.`,
 		Example: "  j17 projection verify open_tickets --env staging",
 	}
 	r := blobFlags(cmd)
@@ -134,7 +134,7 @@ have changed, is built anew without that.`,
 		if err != nil || found.Verified {
 			return err
 		}
-		differs := j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say. The first difference is in row %s: %s. Mend it with 'j17 projection rebuild %[1]s'.",
+		differs := j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say. The first difference is in row %s: %s. It is not read any more, and is being built anew.",
 			plain(found.Name), plain(found.Difference.Row), plain(found.Difference.What))
 		if found.Difference.Row == "" {
 			differs = j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say: %s.", plain(found.Name), plain(found.Difference.What))

@@ -520,35 +520,32 @@ func TestVerify(t *testing.T) {
 			t.Errorf("it was at %v of %+v", said, status)
 		}
 
-		// And notices everything.
+		// And notices everything; what differs is built anew.
 		for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
-			items, err := h.disk.Scan(t.Context(), prod, space, store.Range{}, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			it := items[len(items)/2]
 			put := func(key string, v []byte) store.Side {
 				return store.Side{Op: store.Put, Space: space, Key: key, Value: v}
 			}
-			harms := map[string]store.Side{
-				"removed": {Op: store.Delete, Space: space, Key: it.Key},
-				"added":   put(it.Key+"x", it.Value),
-			}
-			if space != "index.sources" {
-				harms["changed"] = put(it.Key, append([]byte("s"), it.Value...))
-			}
-			for what, harm := range harms {
-				if err := h.disk.Write(t.Context(), prod, []store.Side{harm}); err != nil {
+			for what, harm := range map[string]func(it *store.Item) store.Side{
+				"removed": func(it *store.Item) store.Side { return store.Side{Op: store.Delete, Space: space, Key: it.Key} },
+				"added":   func(it *store.Item) store.Side { return put(it.Key+"x", it.Value) },
+				"changed": func(it *store.Item) store.Side { return put(it.Key, append([]byte("s"), it.Value...)) },
+			} {
+				if what == "changed" && space == "index.sources" {
+					continue // they have no value
+				}
+				items, err := h.disk.Scan(t.Context(), prod, space, store.Range{}, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				it := items[len(items)/2]
+				if err := h.disk.Write(t.Context(), prod, []store.Side{harm(&it)}); err != nil {
 					t.Fatal(err)
 				}
 				difference, err := p.Verify(t.Context(), prod, "one", nil)
 				if err != nil || difference == nil || !strings.HasPrefix(difference.Row, "i") || difference.What == "" {
 					t.Errorf("%s %q: %+v, %v", what, it.Key, difference, err)
 				}
-				heal := []store.Side{{Op: store.Delete, Space: space, Key: harm.Key}, put(it.Key, it.Value)}
-				if err := h.disk.Write(t.Context(), prod, heal); err != nil {
-					t.Fatal(err)
-				}
+				h.pass(time.Minute)
 			}
 		}
 		h.verify(p, prod)

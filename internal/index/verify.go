@@ -44,8 +44,8 @@ type verification struct {
 // Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
 // one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
-// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row: it is read no more, and built
-// anew. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
+// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is read
+// no more, and built anew. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
 // where the index is too far behind for that.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
@@ -62,10 +62,14 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 		}
 		return ctx.Err()
 	})
+	found := difference
 	if damage := damageOf(err); damage != nil {
-		return &Difference{What: Unreadable}, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, &Difference{What: damage.Error()})
+		difference, found, err = &Difference{What: Unreadable}, &Difference{What: damage.Error()}, nil
 	}
-	return difference, err
+	if difference == nil || err != nil {
+		return nil, err
+	}
+	return difference, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, found)
 }
 
 // Unreadable is what is said of an index of which something cannot be read.

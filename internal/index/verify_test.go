@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/index"
 	"j17/internal/store"
 	"j17/internal/work"
 )
@@ -131,7 +133,7 @@ func TestVerifyDuringErasures(t *testing.T) {
 					}
 					if v, err := p.At(t.Context(), prod, "one", j17.StreamID{}); err == nil {
 						v.Close()
-					} else if !scrub || !harmed {
+					} else if !harmed {
 						t.Errorf("a reader: %v", err)
 					}
 					p.stop()
@@ -139,4 +141,38 @@ func TestVerifyDuringErasures(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestADifferenceIsNotServed: who compares an index finds that it differs. Nobody reads it from then on, until another one is there that is as
+// it should be; nothing has to be asked for.
+func TestADifferenceIsNotServed(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		for n := range 20 {
+			h.write(prod, event("item", fmt.Sprintf("i%02d", n), `{"label":"a"}`))
+		}
+		p := h.start(h.disk)
+		h.ready(p, prod, source{h.disk}.definition(nil))
+		items, err := h.disk.Scan(t.Context(), prod, "index.entries", store.Range{}, 1)
+		if err != nil || len(items) != 1 {
+			t.Fatal(items, err)
+		}
+		if err := h.disk.Write(t.Context(), prod, []store.Side{{Op: store.Delete, Space: "index.entries", Key: items[0].Key}}); err != nil {
+			t.Fatal(err)
+		}
+		difference, err := p.Verify(t.Context(), prod, "one", nil)
+		if err != nil || difference == nil || difference.Row == "" {
+			t.Fatalf("%+v, %v", difference, err)
+		}
+		_, err = p.At(t.Context(), prod, "one", j17.StreamID{})
+		if _, is := errors.AsType[*index.NotReadyError](err); !is {
+			t.Errorf("a reader: %v", err)
+		}
+		if n := p.Stats().Differences; n != 1 {
+			t.Errorf("%d differences", n)
+		}
+		h.pass(time.Minute)
+		h.mended(p)
+		p.stop()
+	})
 }
