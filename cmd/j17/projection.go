@@ -60,6 +60,9 @@ func (e *env) projectionList() *cobra.Command {
 			status, indexed := p.Status, ""
 			if p.Build != nil && p.Build.Status == "running" {
 				status += fmt.Sprintf(" %d/%d", p.Build.Done, p.Build.Total)
+				if p.Build.Error != "" {
+					status += ", waits: " + p.Build.Error
+				}
 			}
 			if p.Rows != nil {
 				indexed = strconv.FormatUint(*p.Rows, 10)
@@ -100,6 +103,9 @@ func (e *env) projectionShow() *cobra.Command {
 		definition, err := value.Parse(p.Definition)
 		if err != nil {
 			return fmt.Errorf("the server's answer cannot be read: %w", err)
+		}
+		if p.Build != nil && p.Build.Status == "running" && p.Build.Error != "" {
+			e.note("Its index is being built, and that waits: %s\n", plain(p.Build.Error))
 		}
 		if definition.Get("name").IsMissing() {
 			members := append([]value.Member{{Key: "name", Value: value.StringValue(p.Name)}}, definition.Members()...)

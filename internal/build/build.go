@@ -27,6 +27,7 @@ type Storage interface {
 	store.Aggregates
 	store.Feed
 	store.Tenants
+	store.Health
 }
 
 // Options configures a Service. All fields but Parallel and Sole are required.
@@ -126,7 +127,7 @@ type Status struct {
 	State State
 	// Done is the number of streams that were gone through, Total the number of all when they were counted; 0 before that.
 	Done, Total uint64
-	// Error is why the build has failed, or why its last try has.
+	// Error is why the build has failed, or what it waits for: why its last try has failed, or why nothing can be written.
 	Error string
 }
 
@@ -329,6 +330,9 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (
 		var attempts worker.Attempts
 		attempts, _, err = worker.ReadAttempts(it.Value)
 		status.Error = attempts.Error
+	}
+	if now := s.o.Store.Status(); !now.Writable { // so that nothing is tried, and nothing noted
+		status.Error = now.Reason
 	}
 	return status, err
 }

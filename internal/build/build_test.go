@@ -348,6 +348,14 @@ func (f *full) Write(ctx context.Context, t j17.Tenant, side []store.Side, fence
 	return f.Store.Write(ctx, t, side, fences...)
 }
 
+// Status is part of store.Store.
+func (f *full) Status() store.Status {
+	if f.left.Load() < 0 {
+		return store.Status{Readable: true, Reason: "the disk is full"}
+	}
+	return f.Store.Status()
+}
+
 // TestFullDisk: a build waits while the disk is full, and goes on where it was.
 func TestFullDisk(t *testing.T) {
 	h := newHouse(t)
@@ -359,7 +367,7 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.status(s, "one"); got.State != build.Running || got.Done == 0 || got.Done == 5000 {
+	if got := h.status(s, "one"); got.State != build.Running || got.Done == 0 || got.Done == 5000 || got.Error != "the disk is full" {
 		t.Errorf("%+v", got)
 	}
 	f.left.Store(1_000_000)

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -235,7 +236,7 @@ func (v *survey) buildOf(needs []*index.Definition) *wire.Build {
 		case b.State == build.Failed:
 			sum.Status, sum.Error = string(build.Failed), b.Error
 		case b.State == build.Running && sum.Status != string(build.Failed):
-			sum.Status = string(build.Running)
+			sum.Status, sum.Error = string(build.Running), cmp.Or(sum.Error, b.Error)
 		}
 	}
 	return sum
@@ -247,6 +248,9 @@ func (v *survey) preparing(p *prepared, s *Service) *wire.Build {
 	if p.definition != nil {
 		if of := v.buildOf(s.needs(v.reading, p.definition)); of != nil {
 			b.Done, b.Total = of.Done, of.Total
+			if of.Status == b.Status {
+				b.Error = of.Error
+			}
 		}
 	}
 	if p.Failed != "" {

@@ -44,7 +44,7 @@ type Verification struct {
 
 // Build is an index that is, or was, built in the background, or tags that older events are given.
 type Build struct {
-	// Status is running, done or failed; Error says why.
+	// Status is running, done or failed; Error says why it has failed, or what it waits for while it runs.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 	// Done and Total count streams, of tags events; Total is 0 until they are counted.
