@@ -114,7 +114,7 @@ bench-hostile: build ## what a light client notices while eight connections send
 	@go run ./bench/hostile -bin bin/j17 -time '$(or $(ATTACK),20s)'
 
 .PHONY: bench-views
-bench-views: build ## lists, upkeep of their indexes and live views beside their bars (ROWS=1000000 EACH=10s)
+bench-views: build ## lists, upkeep of their indexes, live views and places beside their bars (ROWS=1000000 EACH=10s)
 	@go run ./bench/views -bin bin/j17 -rows $(or $(ROWS),1000000) -time $(or $(EACH),10s)
 
 .PHONY: bench-http

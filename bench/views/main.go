@@ -1,5 +1,5 @@
-// Command views measures lists, the upkeep of their indexes and live views of a server, and prints them beside their bars. It starts a
-// development server of its own on loopback, which ends with it.
+// Command views measures lists, the upkeep of their indexes, live views and questions about places of a server, and prints them beside their
+// bars. It starts development servers of its own on loopback, which end with it.
 //
 //	go run ./bench/views -bin bin/j17 -rows 1000000 -time 10s
 //
@@ -46,6 +46,8 @@ const (
 	watchers    = 1000
 	// settle is how long the server has before its memory is read.
 	settle = 10 * time.Second
+	// placesTime is the longest that a measurement of questions about places takes.
+	placesTime = 10 * time.Second
 )
 
 func main() {
@@ -72,7 +74,7 @@ type target struct {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("views", flag.ContinueOnError)
 	bin := flags.String("bin", "j17", "the program to start")
-	rows := flags.Int("rows", 1_000_000, "how many rows there are")
+	rows := flags.Int("rows", 1_000_000, "how many rows there are, and points")
 	each := flags.Duration("time", 10*time.Second, "how long each measurement takes")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -105,7 +107,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	t.live(ctx, *each)
-	return idle(ctx, *bin, out)
+	if err := idle(ctx, *bin, out); err != nil {
+		return err
+	}
+	return places(ctx, *bin, out, *rows, min(*each, placesTime))
 }
 
 func now() time.Time { return time.Now() } //nolint:forbidigo // this program measures the real time
