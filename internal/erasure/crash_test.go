@@ -287,6 +287,7 @@ func TestManyStreams(t *testing.T) {
 		return count
 	})
 	f.tombs.SetKept(500)
+	f.tombs.SetPurged(900)
 	tried, err := f.tombs.Try(t.Context(), tenant, "user", alice, wire.NewTombstone{})
 	if err != nil || !tried.More || len(tried.AffectedStreams) != 1000 {
 		t.Errorf("tried are %d, %v, %v", len(tried.AffectedStreams), tried.More, err)

@@ -92,13 +92,15 @@ type Service struct {
 	part uint64
 	// kept is how many streams are rewritten before all who keep something of them are told.
 	kept uint64
+	// purged is of how many streams old bytes are removed at a time, with some more.
+	purged int
 }
 
 const tombstonePrefix = ident.TombstonePrefix
 
 // New returns a service. Run must be called for tombstones to be executed.
 func New(o Options) *Service {
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce}
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce}
 	s.queue = o.Worker.Queue(worker.Work{
 		Name: "erasures", Store: o.Store, Space: executions, Do: s.execute, Lease: lease, AtOnce: atOnce,
 		Freeing: true, // what waits for room is seen to wait, and goes on when there is some

@@ -18,9 +18,13 @@ const (
 	atOnce = 4
 	// stepsPerTry is how many steps a try takes before others of the environment, and the lease, have their turn.
 	stepsPerTry = 64
-	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is, purgedAtOnce how many are purged.
+	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
 	streamsAtOnce = 64
-	purgedAtOnce  = 1000
+	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written anew that hold something of them, which
+	// have hundreds of thousands of short streams.
+	purgedAtOnce = 1 << 16
+	// readAtOnce is how many of them are read at a time.
+	readAtOnce = 1000
 	// releasedAtOnce is how many streams are rewritten before those who keep something of them let go of it. Some of these go through all
 	// that they have each time, however few streams it is about.
 	releasedAtOnce = 2048
@@ -192,26 +196,28 @@ func (x *execution) purgeSome(ctx context.Context) error {
 			}
 		}
 	}
-	some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, purgedAtOnce)
-	if err != nil {
-		return err
+	var keys []j17.Key
+	cursor, last := r.Cursor, false
+	for !last && len(keys) < x.purged {
+		some, err := x.entries(ctx, x.tenant, r.id, cursor, readAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, e := range some {
+			keys = append(keys, e.key)
+			cursor = e.key.String()
+		}
+		last = len(some) < readAtOnce
 	}
-	keys := make([]j17.Key, len(some))
-	for i, e := range some {
-		keys[i] = e.key
-	}
-	last := len(some) < purgedAtOnce
 	if last {
 		spaces = append(spaces, whole...)
 	}
 	if err := x.o.Store.Purge(ctx, x.tenant, keys, spaces, nil); err != nil {
 		return err
 	}
-	r.Done += uint64(len(some))
-	if last {
+	r.Done += uint64(len(keys))
+	if r.Cursor = cursor; last {
 		r.Phase, r.Cursor = certifying, ""
-	} else {
-		r.Cursor = some[len(some)-1].key.String()
 	}
 	return x.save(ctx)
 }

@@ -5,3 +5,6 @@ func (s *Service) SetPart(n uint64) { s.part = n }
 
 // SetKept has everybody told of streams when n were rewritten.
 func (s *Service) SetKept(n uint64) { s.kept = n }
+
+// SetPurged has old bytes removed of n streams at a time, with some more.
+func (s *Service) SetPurged(n int) { s.purged = n }

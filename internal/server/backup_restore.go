@@ -207,7 +207,11 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 }
 
 // forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that they have each time.
-const forgottenAtOnce = 1000
+// purgedAtOnce is of how many old bytes are removed at a time: tables are written anew each time.
+const (
+	forgottenAtOnce = 1000
+	purgedAtOnce    = 1 << 16
+)
 
 // forget makes all who keep anything beside events let go of what was erased after the backup, as they do when it is erased.
 func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
@@ -234,6 +238,12 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 			continue
 		}
 		t := &r.manifest.Tenants[i]
+		var forgotten []j17.Key
+		purge := func() error {
+			err := s.store.Purge(ctx, t.Tenant, forgotten, spaces, nil)
+			forgotten = nil
+			return err
+		}
 		forget := func(keys []j17.Key) error {
 			gone := erasure.Erased{Keys: keys, Note: reports[i].Note, At: r.Clock.Now()}
 			for _, h := range holders {
@@ -241,7 +251,10 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 					return specless(t, err)
 				}
 			}
-			return s.store.Purge(ctx, t.Tenant, keys, spaces, nil)
+			if forgotten = append(forgotten, keys...); len(forgotten) < purgedAtOnce {
+				return nil
+			}
+			return purge()
 		}
 
 		// All that were noted: there is nothing of those that are not there.
@@ -262,10 +275,11 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 				keys = nil
 			}
 		}
-		if len(keys) > 0 {
-			if err := forget(keys); err != nil {
-				return err
-			}
+		if err := forget(keys); err != nil {
+			return err
+		}
+		if err := purge(); err != nil {
+			return err
 		}
 	}
 	return nil

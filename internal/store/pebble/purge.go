@@ -64,26 +64,31 @@ func parsePurge(ranges []keyRange, tenant uint32, value []byte) ([]keyRange, err
 	return ranges, nil
 }
 
-// untagged returns the ranges of the records that rewrites have left, and their keys.
-func (r reader) untagged() (ranges []keyRange, records [][]byte, err error) {
+// replaced calls do with the ranges of each of the records that rewrites have left, and returns the keys of these records.
+func (r reader) replaced(do func([]keyRange)) (records [][]byte, err error) {
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	it, err := r.iterate(prefix, after(prefix))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer closeIter(it, &err, "the records of rewrites")
 	for ok := it.First(); ok; ok = it.Next() {
 		value, err := it.ValueAndErr()
+		var ranges []keyRange
 		if err == nil {
-			ranges, err = parsePurge(ranges, r.tenant, value)
+			ranges, err = parsePurge(nil, r.tenant, value)
 		}
 		if err != nil {
-			return nil, nil, corruption(err, "the records of rewrites of tenant number %d", r.tenant)
+			return nil, corruption(err, "the records of rewrites of tenant number %d", r.tenant)
 		}
+		do(ranges)
 		records = append(records, bytes.Clone(it.Key()))
 	}
-	return ranges, records, nil
+	return records, nil
 }
+
+// purgedAtOnce is of how many streams the ranges are in memory before they are joined.
+const purgedAtOnce = 1000
 
 // Purge removes from disk what rewritten events and the side items of their streams have replaced. See store.Store.
 //
@@ -97,12 +102,21 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	if err != nil {
 		return err
 	}
-	ranges := purged(r.tenant, keys, spaces, items)
+	tables, err := s.lowest()
+	if err != nil {
+		r.close()
+		return err
+	}
+	ranges := purged(r.tenant, nil, spaces, items)
+	add := func(more []keyRange) { ranges = joined(append(ranges, more...), tables) }
+	for some := range slices.Chunk(keys, purgedAtOnce) {
+		add(purged(r.tenant, some, spaces, nil))
+	}
 	if r.tenant == 0 || len(ranges) == 0 {
 		r.close()
 		return nil
 	}
-	entries, records, err := r.untagged()
+	records, err := r.replaced(add)
 	r.close()
 	if err != nil {
 		return err
@@ -111,7 +125,7 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	// Records that an earlier call has removed before it was cut short are old bytes as well.
 	prefix := appendPrefix(nil, r.tenant, kindPurge)
 	all := keyRange{prefix, after(prefix)}
-	if err := s.removeOld(ctx, t, append(append(ranges, entries...), all)); err != nil || len(records) == 0 {
+	if err := s.removeOld(ctx, t, append(ranges, all)); err != nil || len(records) == 0 {
 		return err
 	}
 	err = s.run(ctx, always, func(b *batch) error {
@@ -148,9 +162,11 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 	}
 
 	// What stands in the same tables is touched, and compacted, together.
-	if ranges, err = s.together(ranges); err != nil {
+	tables, err := s.lowest()
+	if err != nil {
 		return err
 	}
+	ranges = joined(ranges, tables)
 
 	// Every file that holds an old value is overlapped by a younger one.
 	err = s.run(ctx, ordinary, func(b *batch) error {
@@ -183,22 +199,23 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 	return s.disk.removeScrubbed()
 }
 
-// together returns fewer ranges that cover the same keys: those become one between which no table of the lowest level stands. Others would
-// make the engine write the same tables again and again, and one range over all of them tables that hold none of the keys.
-func (s *Store) together(ranges []keyRange) ([]keyRange, error) {
+// lowest returns the ranges of the tables of the lowest level, each from its first to its last key.
+func (s *Store) lowest() ([]keyRange, error) {
 	levels, err := s.db.SSTables()
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
 	}
-	lowest := levels[len(levels)-1]
-	tables := make([]keyRange, len(lowest))
-	for i := range lowest {
-		tables[i] = keyRange{lowest[i].Smallest.UserKey, lowest[i].Largest.UserKey}
+	last := levels[len(levels)-1]
+	tables := make([]keyRange, len(last))
+	for i := range last {
+		tables[i] = keyRange{last[i].Smallest.UserKey, last[i].Largest.UserKey}
 	}
-	return joined(ranges, tables), nil
+	return tables, nil
 }
 
-// joined joins ranges between which no table stands. Tables are in order, each from its first to its last key.
+// joined returns fewer ranges that cover the same keys: those become one between which no table of the lowest level stands. Others would make
+// the engine write the same tables again and again, and one range over all of them tables that hold none of the keys. Tables are in order, each
+// from its first to its last key.
 func joined(ranges, tables []keyRange) (few []keyRange) {
 	slices.SortFunc(ranges, func(a, b keyRange) int { return bytes.Compare(a.lower, b.lower) })
 	last := -1 // the last table that the last range reaches into

@@ -114,14 +114,13 @@ func TestPurgeFindsTags(t *testing.T) {
 	}
 	rewrite("3")
 	rewrite("7")
-	ranges := func() []keyRange {
+	ranges := func() (found []keyRange) {
 		r, err := s.read("a/prod")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.close()
-		found, _, err := r.untagged()
-		if err != nil {
+		if _, err := r.replaced(func(more []keyRange) { found = append(found, more...) }); err != nil {
 			t.Fatal(err)
 		}
 		return found
