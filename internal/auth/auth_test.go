@@ -205,7 +205,7 @@ func TestDataPlaneCheckDoesNotAllocate(t *testing.T) {
 func BenchmarkDataPlaneCheck(b *testing.B) {
 	s := start(b)
 	_, token := s.key(b, j17.Prod, j17.ScopeWrite)
-	for range 500 {
+	for range control.MaxActiveKeys - 1 {
 		s.key(b, j17.Prod, j17.ScopeWrite)
 	}
 	a := auth.New(s.registry, clock.System{})
