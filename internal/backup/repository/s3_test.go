@@ -93,6 +93,7 @@ func openBucket(t *testing.T) *repository.Repository {
 }
 
 func TestS3Refuses(t *testing.T) {
+	t.Parallel() // most of its time it waits before it tries again
 	g := startGateway(t)
 	for want, change := range map[string]func(*repository.S3Options){
 		"there is no bucket nowhere":       func(o *repository.S3Options) { o.Bucket = "nowhere" },
@@ -343,6 +344,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 
 // The server goes away in the middle of a backup: there is no backup then, and the next one goes on with what is stored.
 func TestS3FailsHalfWay(t *testing.T) {
+	t.Parallel() // as TestS3Refuses
 	g := startGateway(t)
 	var left atomic.Int64
 	o := g.options()
