@@ -41,6 +41,8 @@ const (
 	raceVariable, noSleep = "GORACE", "atexit_sleep_ms=0"
 	// lifeline names the variable with the address that the program of the tests is connected to for as long as the tests run.
 	lifeline = "J17_TEST_LIFELINE"
+	// unwatched names the variable that lets servers run without the race detector as well.
+	unwatched = "J17_TEST_UNWATCHED"
 	// watchedFolder is a folder beside the program of the tests. It holds the program under the race detector, where there are two.
 	watchedFolder = "watched"
 )
@@ -118,10 +120,18 @@ func watched(args []string) bool {
 	}
 }
 
+// oneByOne reports whether a test asks its servers one thing after the other, and nothing that scripts do not ask as well: it shows that what
+// is printed on a page, or by the program, is true. Its servers run without the race detector. Those of scripts, and of all other tests, run
+// under it.
+func oneByOne(test string) bool {
+	test, _, _ = strings.Cut(test, "/")
+	return slices.Contains([]string{"TestDocs", "TestExamples", "TestDevShowsWhatToDoNext"}, test)
+}
+
 // following runs the program, under the race detector where the command wants it and there is such a program. It ends when the
 // tests that have started it are gone.
 func following() {
-	if program, err := os.Executable(); err == nil && watched(os.Args[1:]) {
+	if program, err := os.Executable(); err == nil && watched(os.Args[1:]) && os.Getenv(unwatched) == "" {
 		program = filepath.Join(filepath.Dir(program), watchedFolder, filepath.Base(program))
 		if err := syscall.Exec(program, os.Args, os.Environ()); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
 			_, _ = fmt.Fprintln(os.Stderr, "the program under the race detector:", err)
@@ -153,7 +163,11 @@ func rounds(little, all int) int {
 // command returns a program that a test may start. More variables than those of environment can be appended to its Env.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	return child(t.Context(), t.TempDir(), t.Cleanup, name, args...)
+	cmd := child(t.Context(), t.TempDir(), t.Cleanup, name, args...)
+	if oneByOne(t.Name()) {
+		cmd.Env = append(cmd.Env, unwatched+"=yes")
+	}
+	return cmd
 }
 
 // child returns a program with a home and a limited time. At the end of the test it is killed with all that it has started.
