@@ -57,8 +57,11 @@ func (r *Repository) damaged(name string, err error) *DamagedError {
 	return &DamagedError{File: r.storage.String() + "/" + name, Reason: reason}
 }
 
-// partBytes is about how much a part holds.
-const partBytes = 8 << 20
+// partBytes is about how much a part holds, and smallPart what a buffer for one has at first.
+const (
+	partBytes = 8 << 20
+	smallPart = 1 << 20
+)
 
 // itemPartBytes is about how much a part with side items holds. Where one changes, its part is stored anew.
 const itemPartBytes = 1 << 20

@@ -405,13 +405,17 @@ func (t *TenantWriter) begin() {
 		select {
 		case t.content = <-t.w.free:
 		default:
-			t.content = make([]byte, 0, partBytes/8)
+			t.content = make([]byte, 0, smallPart)
 		}
 	}
 }
 
 func (t *TenantWriter) full() error {
 	if len(t.content) < partBytes {
+		// What does not stay small is moved once, to where all of a part has room.
+		if len(t.content) > smallPart/2 && cap(t.content) < partBytes {
+			t.content = slices.Grow(t.content, partBytes+smallPart-len(t.content))
+		}
 		return nil
 	}
 	return t.Cut()
