@@ -1,3 +1,5 @@
+//go:build !race
+
 package eventfile_test
 
 import (

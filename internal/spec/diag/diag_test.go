@@ -1,3 +1,5 @@
+//go:build !race
+
 package diag_test
 
 import (

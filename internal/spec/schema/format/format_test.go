@@ -1,3 +1,5 @@
+//go:build !race
+
 package format_test
 
 import (
