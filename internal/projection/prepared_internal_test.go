@@ -18,15 +18,18 @@ func TestBuildsSayWhatTheyWaitFor(t *testing.T) {
 		want wire.Build
 	}{
 		"one waits": {
-			build.Status{State: build.Running, Done: 1, Total: 5, Error: "no room"}, build.Status{State: build.Running, Done: 2, Total: 5},
+			build.Status{State: build.Running, Done: 1, Total: 5, Error: "no room"},
+			build.Status{State: build.Running, Done: 2, Total: 5},
 			wire.Build{Status: "running", Error: "no room", Done: 3, Total: 10},
 		},
 		"none waits": {
-			build.Status{State: build.Running, Done: 1, Total: 5}, build.Status{State: build.Done, Done: 5, Total: 5},
+			build.Status{State: build.Running, Done: 1, Total: 5},
+			build.Status{State: build.Done, Done: 5, Total: 5},
 			wire.Build{Status: "running", Done: 6, Total: 10},
 		},
 		"one has failed": {
-			build.Status{State: build.Failed, Error: "bad"}, build.Status{State: build.Running, Error: "no room"},
+			build.Status{State: build.Failed, Error: "bad"},
+			build.Status{State: build.Running, Error: "no room"},
 			wire.Build{Status: "failed", Error: "bad"},
 		},
 	} {
