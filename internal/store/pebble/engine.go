@@ -1,14 +1,17 @@
 package pebble
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"j17/internal/clock"
 	"j17/internal/store"
 )
 
@@ -30,6 +33,48 @@ func (l *engineLogger) Errorf(format string, args ...any) {
 
 // Fatalf stops all writes.
 func (l *engineLogger) Fatalf(format string, args ...any) { l.fatal(fmt.Errorf(format, args...)) }
+
+const (
+	// sayAgain is after how long the log has again what goes on, and mostSaid of how many such messages it is known when they were said.
+	sayAgain = time.Minute
+	mostSaid = 64
+)
+
+// seldom logs what may be said thousands of times a second, once in a while: Pebble repeats what has failed at once, for as long as it fails.
+type seldom struct {
+	logger *slog.Logger
+	clock  clock.Clock
+	mu     sync.Mutex
+	said   map[string]saying
+}
+
+// saying is when a message was logged last, and how often it came since.
+type saying struct {
+	at    time.Time
+	times int
+}
+
+// error logs an error, unless the log has the same of less than a minute ago.
+func (s *seldom) error(message string, attributes ...slog.Attr) {
+	text := message + fmt.Sprint(attributes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	last, known := s.said[text]
+	if since := now.Sub(last.at); known && since >= 0 && since < sayAgain {
+		last.times++
+		s.said[text] = last
+		return
+	}
+	if s.said == nil || !known && len(s.said) >= mostSaid {
+		s.said = map[string]saying{}
+	}
+	s.said[text] = saying{at: now}
+	if last.times > 0 {
+		attributes = append(attributes, slog.Int("times_since", last.times))
+	}
+	s.logger.LogAttrs(context.Background(), slog.LevelError, message, attributes...)
+}
 
 // events lets goroutines wait until Pebble has changed its files.
 type events struct {
@@ -69,15 +114,16 @@ func (e *events) broadcast() {
 }
 
 // listener returns what Pebble tells of its work. stalled is kept up to date.
-func (e *events) listener(logger *slog.Logger, stalled *atomic.Bool) *pebble.EventListener {
+func (e *events) listener(logger *slog.Logger, now clock.Clock, stalled *atomic.Bool) *pebble.EventListener {
+	again := &seldom{logger: logger, clock: now}
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			e.fail()
-			logger.Error("background work failed and is repeated", slog.Any("error", err))
+			again.error("background work failed and is repeated", slog.String("error", legible{err}.Error()))
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			// The text without the pages of a stack trace.
-			logger.Error("stored data are damaged", slog.String("file", info.Path), slog.String("error", info.Details.Error()))
+			again.error("stored data are damaged", slog.String("file", info.Path), slog.String("error", info.Details.Error()))
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			stalled.Store(true)

@@ -321,7 +321,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
 		Logger:                     logger,
-		EventListener:              s.events.listener(o.Logger, &s.disk.stalled),
+		EventListener:              s.events.listener(o.Logger, o.Clock, &s.disk.stalled),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
