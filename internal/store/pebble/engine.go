@@ -1,7 +1,6 @@
 package pebble
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -55,8 +54,8 @@ type saying struct {
 }
 
 // error logs an error, unless the log has the same of less than a minute ago.
-func (s *seldom) error(message string, attributes ...slog.Attr) {
-	text := message + fmt.Sprint(attributes)
+func (s *seldom) error(message string, attributes ...any) {
+	text := message + fmt.Sprint(attributes...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
@@ -73,7 +72,7 @@ func (s *seldom) error(message string, attributes ...slog.Attr) {
 	if last.times > 0 {
 		attributes = append(attributes, slog.Int("times_since", last.times))
 	}
-	s.logger.LogAttrs(context.Background(), slog.LevelError, message, attributes...)
+	s.logger.Error(message, attributes...)
 }
 
 // events lets goroutines wait until Pebble has changed its files.
