@@ -25,8 +25,8 @@ const (
 
 // limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in tests.
 type limits struct {
-	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left for each second in which
-	// nobody has asked for it, and restMost when it goes on whatever happens.
+	// restFrom is how many events a slot is behind when its upkeep may rest, restEach how many more of them may be left for each second after
+	// restAfter in which nobody has asked for it, and restMost when it goes on whatever happens.
 	restFrom, restEach, restMost uint64
 	// bulkFrom is how many events a slot is behind when they are worked off in the order of rows, and bulkMost how many of them are at a time,
 	// and how many rows that may be. bulkRows is how many rows change in one commit then.
@@ -36,7 +36,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 10, restEach: 10_000, restMost: 115_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 32, restEach: 10_000, restMost: 110_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks

@@ -10,13 +10,13 @@ import (
 const (
 	// restCalm is for how long nothing is written when upkeep that rests goes on.
 	restCalm = 50 * time.Millisecond
-	// wantedFor is for how long a slot is wanted after somebody has asked for it.
-	wantedFor = time.Second
+	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does not rest then.
+	wantedFor, restAfter = time.Second, 5 * time.Second
 )
 
-// resting is what is known of a slot whose upkeep may rest. While events come faster than they are worked off, and nobody asks for the slot, they
-// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. The longer nobody has
-// asked, the more of them may be left: whoever asks then waits for a part of the time in which nobody did.
+// resting is what is known of a slot whose upkeep may rest. While many events come, and nobody asks for the slot, they
+// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. Who asks every few
+// seconds finds nothing left. The longer nobody has asked, the more may be: whoever asks then waits for a part of the time in which nobody did.
 type resting struct {
 	// asked is when somebody asked for the slot last.
 	asked time.Time
@@ -63,7 +63,7 @@ func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.Stre
 
 // left returns how many events may be left for later where nobody has asked for so long.
 func (l limits) left(unasked time.Duration) uint64 {
-	return min(uint64(max(unasked, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost)
+	return min(uint64(max(unasked-restAfter, 0)/time.Millisecond)*l.restEach/uint64(time.Second/time.Millisecond), l.restMost)
 }
 
 // isWanted reports whether somebody has asked for a slot lately: then its rows are not computed beside other work, but before it.

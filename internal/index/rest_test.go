@@ -14,7 +14,7 @@ import (
 // unasked lets so much time pass that nobody has asked for an index lately.
 func (h *house) unasked() {
 	h.tb.Helper()
-	h.pass(13 * time.Second)
+	h.pass(18 * time.Second)
 }
 
 // burst writes some events of items in each of some rounds, which follow each other soon, and returns how far behind the index was at most

@@ -39,40 +39,39 @@ const (
 	mostSaid = 64
 )
 
-// seldom logs what may be said thousands of times a second, once in a while: Pebble repeats what has failed at once, for as long as it fails.
+// seldom says once in a while what happens thousands of times a second: Pebble repeats what has failed at once, for as long as it fails.
 type seldom struct {
-	logger *slog.Logger
-	clock  clock.Clock
-	mu     sync.Mutex
-	said   map[string]saying
+	clock clock.Clock
+	mu    sync.Mutex
+	said  map[string]saying
 }
 
-// saying is when a message was logged last, and how often it came since.
+// saying is when something was said last, and how often it came since.
 type saying struct {
 	at    time.Time
 	times int
 }
 
-// error logs an error, unless the log has the same of less than a minute ago.
-func (s *seldom) error(message string, attributes ...any) {
-	text := message + fmt.Sprint(attributes...)
+// say says something, with how often it came since it was said last, unless that is less than a minute ago.
+func (s *seldom) say(what string, log func(since slog.Attr)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	last, known := s.said[text]
-	if since := now.Sub(last.at); known && since >= 0 && since < sayAgain {
+	last, known := s.said[what]
+	if ago := now.Sub(last.at); known && ago >= 0 && ago < sayAgain {
 		last.times++
-		s.said[text] = last
+		s.said[what] = last
 		return
 	}
 	if s.said == nil || !known && len(s.said) >= mostSaid {
 		s.said = map[string]saying{}
 	}
-	s.said[text] = saying{at: now}
+	s.said[what] = saying{at: now}
+	var since slog.Attr // the log does not show an empty one
 	if last.times > 0 {
-		attributes = append(attributes, slog.Int("times_since", last.times))
+		since = slog.Int("times_since", last.times)
 	}
-	s.logger.Error(message, attributes...)
+	log(since)
 }
 
 // events lets goroutines wait until Pebble has changed its files.
@@ -114,15 +113,21 @@ func (e *events) broadcast() {
 
 // listener returns what Pebble tells of its work. stalled is kept up to date.
 func (e *events) listener(logger *slog.Logger, now clock.Clock, stalled *atomic.Bool) *pebble.EventListener {
-	again := &seldom{logger: logger, clock: now}
+	again := &seldom{clock: now}
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			e.fail()
-			again.error("background work failed and is repeated", slog.String("error", legible{err}.Error()))
+			text := legible{err}.Error()
+			again.say(text, func(since slog.Attr) {
+				logger.Error("background work failed and is repeated", slog.String("error", text), since)
+			})
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			// The text without the pages of a stack trace.
-			again.error("stored data are damaged", slog.String("file", info.Path), slog.String("error", info.Details.Error()))
+			text := info.Details.Error()
+			again.say(info.Path+text, func(since slog.Attr) {
+				logger.Error("stored data are damaged", slog.String("file", info.Path), slog.String("error", text), since)
+			})
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
 			stalled.Store(true)
