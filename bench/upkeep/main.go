@@ -11,7 +11,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -113,7 +112,7 @@ func measure(ctx context.Context, bin string, l *load, long time.Duration, out i
 	after, err := server.Processor()
 	over()
 	all.Wait()
-	if err := cmp.Or(append(errs, failed, err)...); err != nil {
+	if err := errors.Join(errors.Join(errs...), failed, err); err != nil {
 		return err
 	}
 	p, err := profile.ParseData(text)
