@@ -8,7 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
-	"j17/internal/work"
+	"j17/internal/panics"
 )
 
 const (
@@ -35,7 +35,7 @@ func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, some []int, rewr
 
 	// Each processor gets some that stand next to each other.
 	var mu sync.Mutex
-	var folding work.Parts
+	var folding panics.Parts
 	n := runtime.GOMAXPROCS(0)
 	for part := range slices.Chunk(some, (len(some)+n-1)/n) {
 		folding.Go(func() {

@@ -11,8 +11,8 @@ import (
 
 	"j17"
 	"j17/internal/feed"
+	"j17/internal/panics"
 	"j17/internal/store"
-	"j17/internal/work"
 )
 
 const (
@@ -200,7 +200,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		}
 
 		// The next rows are computed meanwhile.
-		var preparing work.Parts
+		var preparing panics.Parts
 		if !ended && turn+1 < bulkTurns {
 			preparing.Go(func() { next = prepare(left) })
 		}
@@ -248,7 +248,7 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	n := min(cmp.Or(p.on, runtime.GOMAXPROCS(0)), (len(ids)+p.slice-1)/p.slice)
 	parts := make([]made, n)
 	part := func(i int) []string { return ids[len(ids)*i/n : len(ids)*(i+1)/n] }
-	var computing work.Parts
+	var computing panics.Parts
 	for i := range parts {
 		computing.Go(func() { parts[i] = u.part(ctx, part(i), to, p, maxBytes/n) })
 	}
