@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/panics"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -275,7 +276,7 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 // ask asks what is deployed to an environment.
 func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
 	if e.renewal != nil {
-		r.err = e.renewal(ctx, env.tenant)
+		r.err = panics.Caught(func() error { return e.renewal(ctx, env.tenant) })
 	}
 	env.mu.Lock()
 	env.renewing = nil

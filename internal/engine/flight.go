@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/panics"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -346,12 +346,18 @@ func (e *Engine) workOn() {
 
 // slice folds some more events of a flight. It reports whether there are more to fold.
 func (e *Engine) slice(fl *flight) (more bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			more = false
-			e.land(fl.ctx, fl, nil, fmt.Errorf("the fold of %s has ended with a panic: %v\n%s", fl.key, p, debug.Stack()))
-		}
-	}()
+	err := panics.Caught(func() error {
+		more = e.foldSome(fl)
+		return nil
+	})
+	if err != nil {
+		e.land(fl.ctx, fl, nil, fmt.Errorf("the fold of %s has ended with a %w", fl.key, err))
+	}
+	return more
+}
+
+// foldSome is slice, as long as nothing panics.
+func (e *Engine) foldSome(fl *flight) (more bool) {
 	if fl.state == nil {
 		base, err := e.base(fl.ctx, fl, math.MaxInt)
 		if err != nil {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -199,11 +199,11 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 			errs[i] = m.fold(ctx, keys[i], parts[i], replay, &loaded[i])
 		}
 	}
-	var folding sync.WaitGroup
+	var folding panics.Parts
 	for range min(len(rest), runtime.GOMAXPROCS(0)) - 1 {
 		folding.Go(fold)
 	}
-	fold()
+	folding.Do(fold)
 	folding.Wait()
 	for i, err := range errs {
 		if err != nil {

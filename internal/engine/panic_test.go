@@ -2,8 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -123,6 +127,139 @@ func TestPanicBesideOthers(t *testing.T) {
 	survive(t, func() { _, _ = m.Load(t.Context(), keys, false) })
 	loaded, err := m.Load(t.Context(), keys, false)
 	if err != nil || len(loaded) != many || loaded[0].Length != 1 {
+		t.Errorf("asked again: %d states, %v", len(loaded), err)
+	}
+}
+
+// TestPanicWhileItIsStored: a panic of the store while it takes writes that took their turns, on a goroutine that stores for all of them: whoever
+// wrote is told that nobody knows what became of it, and the next one writes.
+func TestPanicWhileItIsStored(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
+		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":2},`+meta+`}`)
+		return do()
+	})
+	f.Post(t, "account/"+id+"/was_paid", paid()) // it was overtaken once: writers take turns from here on
+
+	h.next(func(func() ([]store.Result, error)) ([]store.Result, error) { panic("a fault") })
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if _, err := f.Execute(ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid())); j17.CodeOf(err) != j17.CodeOutcomeUnknown || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), "a fault") {
+		t.Errorf("whoever wrote is told %v", err)
+	}
+	if _, err := f.Execute(ctx, enginetest.Command(t, "account/"+id+"/was_paid", paid())); err != nil {
+		t.Errorf("the next write to the aggregate: %v", err)
+	}
+}
+
+// TestPanicOfADeployment: a panic while the engine asks what is deployed, for all who write: they are told, and the next one asks again.
+func TestPanicOfADeployment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	d := &deployments{Store: f.Store}
+	var e *engine.Engine
+	asked := 0
+	e = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error {
+		if asked++; asked == 1 {
+			panic("a fault")
+		}
+		return d.adopt(ctx, e)
+	}})
+	d.put(t, fmt.Sprintf(firstSpec, ""))
+	if err := d.adopt(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	noted := enginetest.Command(t, "account/"+id+"/was_noted", `{"data":{},`+meta+`}`)
+	d.put(t, secondSpec)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	if _, err := e.Execute(ctx, noted); err == nil || !strings.Contains(err.Error(), "a fault") {
+		t.Errorf("whoever writes is told %v", err)
+	}
+	if _, err := e.Execute(ctx, noted); err != nil || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+}
+
+// snapless is a store that panics when it is to keep the first snapshot, and once when it is to read a stream.
+type snapless struct {
+	store.Store
+	kept, read atomic.Bool
+}
+
+// Write implements store.Store.
+func (s *snapless) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
+	for i := range sides {
+		if strings.Contains(string(sides[i].Space), "snapshot") && s.kept.CompareAndSwap(false, true) {
+			panic("a fault")
+		}
+	}
+	return s.Store.Write(ctx, t, sides, fences...)
+}
+
+// ReadStream implements store.Store.
+func (s *snapless) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+	if s.read.CompareAndSwap(true, false) {
+		panic("a fault")
+	}
+	return s.Store.ReadStream(ctx, t, key, from, to)
+}
+
+// TestPanicInTheBackground: a panic while a snapshot is made, which nobody waits for, ends nothing else: the next one is made.
+func TestPanicInTheBackground(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	s := &snapless{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), SnapshotEvery: 10})
+	f.DeploySource(t, enginetest.CounterSpec)
+	for i := range 20 {
+		f.Post(t, "counter/"+id+"/was_counted", count(i))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	for i := 0; f.Stats().Snapshots == 0; i++ {
+		f.Post(t, "counter/"+id+"/was_counted", count(i))
+	}
+	cancel()
+	if err := <-done; err != nil || !s.kept.Load() {
+		t.Errorf("the first snapshot panicked: %t; the engine ends with %v", s.kept.Load(), err)
+	}
+}
+
+// TestPanicBesideFolds: the same as where short streams are read, where each state is folded by itself.
+func TestPanicBesideFolds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	s := &snapless{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	f.DeploySource(t, enginetest.CounterSpec)
+	var keys []j17.Key
+	for i := range 40 {
+		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f%02x", i)})
+		f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`))
+	}
+	end, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Close()
+	m, err := f.Moment(enginetest.Tenant, end.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // whoever has asked folds some itself
+		s.read.Store(true)
+		survive(t, func() { _, _ = m.Load(t.Context(), keys, true) })
+	}
+	loaded, err := m.Load(t.Context(), keys, true)
+	if err != nil || len(loaded) != len(keys) || loaded[0].Length != 1 {
 		t.Errorf("asked again: %d states, %v", len(loaded), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"j17"
+	"j17/internal/panics"
 )
 
 // refreshQueue holds the aggregates whose states are to be folded in the background. The tenants take turns.
@@ -97,7 +98,7 @@ func (e *Engine) refreshAll(ctx context.Context) {
 			return
 		}
 		for job, ok := e.refresh.next(); ok && ctx.Err() == nil; job, ok = e.refresh.next() {
-			if err := e.refreshOne(ctx, job); err != nil && ctx.Err() == nil {
+			if err := panics.Caught(func() error { return e.refreshOne(ctx, job) }); err != nil && ctx.Err() == nil {
 				e.logger.LogAttrs(ctx, slog.LevelWarn, "state refresh failed",
 					slog.String("tenant", string(job.tenant)), slog.String("key", job.key.String()), slog.Any("error", err))
 			}

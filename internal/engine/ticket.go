@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/panics"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -153,12 +155,27 @@ func (e *Engine) flight(ctx context.Context, env *environment) bool {
 	if len(units) == 0 {
 		return true
 	}
-	results, err := e.commit(ctx, env, units)
+	var results []store.Result
+	committing := true
+	err := panics.Caught(func() (err error) {
+		results, err = e.commit(ctx, env, units)
+		committing = false
+		return err
+	})
+	if committing {
+		results, err = nil, fmt.Errorf("%w: %w", store.ErrUnknown, err) // it panicked
+	}
 	err = ofEach(err, len(units))
 	for i := range results {
 		env.observe(results[i].Timestamp)
 	}
-	e.keepLast(env.tenant, tickets, results)
+	fault := panics.Caught(func() error {
+		e.keepLast(env.tenant, tickets, results)
+		return nil
+	})
+	if fault != nil {
+		e.logger.LogAttrs(ctx, slog.LevelError, "what a write left behind could not be cached", slog.String("tenant", string(env.tenant)), slog.Any("error", fault))
+	}
 	env.turns.land(tickets, results, err)
 	return true
 }

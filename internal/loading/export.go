@@ -8,11 +8,11 @@ import (
 	"hash/maphash"
 	"iter"
 	"math"
-	"sync"
 
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/panics"
 	"j17/internal/store"
 	"j17/internal/value"
 )
@@ -191,7 +191,7 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 	for range cap(free) {
 		free <- &Piece{}
 	}
-	var making sync.WaitGroup
+	var making panics.Parts
 	making.Go(func() {
 		defer close(copied)
 		x.read(ctx, copied, freeReads)

@@ -294,3 +294,54 @@ func TestAnExportIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// faulty is the real store, whose feed panics behind some events.
+type faulty struct {
+	loading.Storage
+	good int
+}
+
+// ReadFeed implements store.Feed.
+func (f faulty) ReadFeed(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[*j17.Event, error] {
+	return func(yield func(*j17.Event, error) bool) {
+		n := 0
+		for ev, err := range f.Storage.ReadFeed(ctx, t, after, limit) {
+			if n++; n > f.good {
+				panic("a fault")
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
+}
+
+// TestAPanicEndsAnExport lets the reading and the making of pieces panic, on goroutines of their own: whoever takes the pieces panics, and does
+// not take what there is for all, also where nothing tells how many events there should be.
+func TestAPanicEndsAnExport(t *testing.T) {
+	f := naming(t)
+	for range 12 {
+		f.write(t, fresh(), 90_000)
+	}
+	export := func(write func([]byte, *loading.Exported) []byte) (thrown any) {
+		defer func() { thrown = recover() }()
+		x, err := f.Export(t.Context(), tenant, "", j17.StreamID{Ms: 1}, write)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range x.Pieces(t.Context()) {
+			if err != nil {
+				t.Errorf("the export ends with %v", err)
+			}
+		}
+		return nil
+	}
+	making := export(func([]byte, *loading.Exported) []byte { panic("a fault") })
+	f.Loader.Store = faulty{f.Fixture.Store, 7}
+	reading := export(line)
+	for what, thrown := range map[string]any{"making": making, "reading": reading} {
+		if err, _ := thrown.(error); err == nil || !strings.Contains(err.Error(), "a fault, in loading/export_test.go") {
+			t.Errorf("%s: whoever takes the pieces has %v", what, thrown)
+		}
+	}
+}

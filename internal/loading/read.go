@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/eventfile"
+	"j17/internal/panics"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
 )
@@ -120,9 +120,21 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 	return ctx.Err()
 }
 
-// nextBatch reads the texts of some events. It reports whether there may be more.
+// nextBatch reads the texts of some events. It reports whether there may be more. A panic is why there are not.
 func nextBatch(in *eventfile.Reader) (b *batch, more bool) {
 	b = &batch{ready: make(chan struct{})}
+	err := panics.Caught(func() error {
+		more = b.fill(in)
+		return nil
+	})
+	if err != nil {
+		b.texts, b.events, b.err = nil, nil, err
+	}
+	return b, more
+}
+
+// fill is nextBatch for a new batch.
+func (b *batch) fill(in *eventfile.Reader) (more bool) {
 	for size := 0; len(b.texts) < batchEvents && size < batchBytes; {
 		text, err := in.Next()
 		broken, ok := errors.AsType[*eventfile.TextError](err)
@@ -136,21 +148,22 @@ func nextBatch(in *eventfile.Reader) (b *batch, more bool) {
 			b.err = err
 		}
 		b.events = make([]pastEvent, len(b.texts))
-		return b, false
+		return false
 	}
 	b.events = make([]pastEvent, len(b.texts))
-	return b, true
+	return true
 }
 
 // readAll takes the events of a batch apart and examines them. A panic is why the file cannot be read any further, and not the end of the process.
 func (c *recorder) readAll(ctx context.Context, b *batch) {
-	defer func() {
-		if p := recover(); p != nil {
-			b.events, b.err = nil, fmt.Errorf("the examination of events has ended with a panic: %v\n%s", p, debug.Stack())
+	err := panics.Caught(func() error {
+		for i := range b.texts {
+			c.read(ctx, &b.texts[i], &b.events[i])
 		}
-	}()
-	for i := range b.texts {
-		c.read(ctx, &b.texts[i], &b.events[i])
+		return nil
+	})
+	if err != nil {
+		b.events, b.err = nil, fmt.Errorf("the examination of events has ended with a %w", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -166,8 +167,12 @@ func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, 
 					return
 				}
 				go func() {
-					content, err := x.Part(ctx, p)
-					result <- opened{content, err}
+					var o opened
+					o.err = panics.Caught(func() (err error) {
+						o.content, err = x.Part(ctx, p)
+						return err
+					})
+					result <- o
 				}()
 			}
 		}()

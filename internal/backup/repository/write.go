@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -123,7 +124,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 func (w *Writer) work(with *packer) {
 	for j := range w.jobs {
 		if w.ctx.Err() == nil {
-			if err := w.store(with, j); err != nil {
+			if err := panics.Caught(func() error { return w.store(with, j) }); err != nil {
 				w.cancel(err)
 			}
 		}

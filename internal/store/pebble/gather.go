@@ -7,9 +7,9 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"sync"
 
 	"j17"
+	"j17/internal/panics"
 )
 
 const (
@@ -174,18 +174,18 @@ func (g *gathering) fetch(room int) error {
 		return g.collect(0, g.lookup, g.order, most)
 	}
 	errs := make([]error, parts)
-	var looking sync.WaitGroup
+	var looking panics.Parts
 	for part := 1; part < parts; part++ {
 		looking.Go(func() {
 			l, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
 			if err == nil {
+				defer l.close(&errs[part])
 				err = g.collect(part, l, g.order[len(g.order)*part/parts:len(g.order)*(part+1)/parts], most/parts)
-				l.close(&err)
 			}
 			errs[part] = err
 		})
 	}
-	errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts], most/parts)
+	looking.Do(func() { errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts], most/parts) })
 	looking.Wait()
 	return errors.Join(errs...)
 }

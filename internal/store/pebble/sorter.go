@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -118,7 +119,7 @@ func (s *sorter) add(key []byte, value ...[]byte) error {
 		return s.err
 	}
 	s.filling, s.spare = s.spare, b
-	s.writing.Go(func() { s.err = s.spill(b) })
+	s.writing.Go(func() { s.err = panics.Caught(func() error { return s.spill(b) }) })
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -49,13 +50,8 @@ func (w *tableWriter) start() {
 	}
 	w.writing.Go(func() {
 		for b := range w.full {
-			for i := range b.placed {
-				if w.err != nil {
-					break
-				}
-				r := &b.placed[i]
-				end := r.start + r.key
-				w.err = w.put(b.keyOf(r), b.data[end:end+r.value])
+			if w.err == nil {
+				w.err = panics.Caught(func() error { return w.putAll(b) })
 			}
 			w.failed.Store(w.err != nil)
 			b.data, b.placed = b.data[:0], b.placed[:0]
@@ -85,6 +81,18 @@ func (w *tableWriter) set(key, value []byte) error {
 
 // errTables: the end of a table writer tells why it has failed.
 var errTables = errors.New("a table could not be written")
+
+// putAll writes the records of a buffer.
+func (w *tableWriter) putAll(b *sortBuffer) error {
+	for i := range b.placed {
+		r := &b.placed[i]
+		end := r.start + r.key
+		if err := w.put(b.keyOf(r), b.data[end:end+r.value]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // put writes a record.
 func (w *tableWriter) put(key, value []byte) error {
@@ -149,18 +157,22 @@ func (l *loading) tables(ctx context.Context) (paths, ofItems []string, err erro
 	var other error
 	var done sync.WaitGroup
 	done.Go(func() {
-		other = l.tags.each(ctx, tags.set)
-		if other == nil {
-			other = l.itemTables(ctx, items)
-		}
+		other = panics.Caught(func() error {
+			if err := l.tags.each(ctx, tags.set); err != nil {
+				return err
+			}
+			return l.itemTables(ctx, items)
+		})
 		if other != nil {
 			cancel(other)
 		}
 	})
-	err = l.eventTables(ctx, events, heads)
-	if err == nil {
-		err = l.feedTables(ctx, feed)
-	}
+	err = panics.Caught(func() error {
+		if err := l.eventTables(ctx, events, heads); err != nil {
+			return err
+		}
+		return l.feedTables(ctx, feed)
+	})
 	if err != nil {
 		cancel(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/panics"
 )
 
 // tagFilter tells of most tags that no event of a tenant has them, without a look at the index: a Bloom filter over the tags in the index.
@@ -103,7 +104,7 @@ func (s *Store) filterTags(name j17.Tenant) {
 	s.filtering = true
 	f = newTagFilter(t.number, t.events)
 	s.background.Go(func() {
-		if err := s.makeFilter(name, f); err != nil && !s.ending.Load() {
+		if err := panics.Caught(func() error { return s.makeFilter(name, f) }); err != nil && !s.ending.Load() {
 			s.logger.Warn("the index of a tenant's tags could not be read as a whole, so that conditions on tags take longer than they might",
 				slog.String("tenant", string(name)), slog.Any("error", err))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"j17"
+	"j17/internal/panics"
 )
 
 const (
@@ -355,7 +356,7 @@ func (f *filling) read(places []uint32, looking int) error {
 		return f.collect(places)
 	}
 	errs := make([]error, looking)
-	var reading sync.WaitGroup
+	var reading panics.Parts
 	for i := range looking {
 		reading.Go(func() {
 			if errs[i] = f.collect(places[len(places)*i/looking : len(places)*(i+1)/looking]); errs[i] != nil {
