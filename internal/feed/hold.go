@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -146,7 +147,11 @@ func (h *holding) run() {
 		}
 		if err == nil {
 			var left bool
-			if left, err = h.step(); err != nil {
+			err = panics.Caught(func() (err error) {
+				left, err = h.step()
+				return err
+			})
+			if err != nil {
 				h.s.warn(h.work, "read and store", h.tenant, err)
 			}
 			if left {
@@ -194,7 +199,15 @@ func (h *holding) keep() (kept bool, err error) {
 		}
 		kept = kept || err != nil && now.Before(l.Until)
 	}()
+	err = panics.Caught(func() (err error) {
+		kept, err = h.renew(now, l, &stale)
+		return err
+	})
+	return kept, err
+}
 
+// renew is keep for a lease that is to be renewed, or where somebody has asked for the subscriptions, which stale tells.
+func (h *holding) renew(now time.Time, l lease, stale *bool) (kept bool, err error) {
 	// Somebody else may have it by now, or want that it is looked at.
 	found, err := h.s.readLease(h.work, h.tenant)
 	if err != nil {
@@ -204,7 +217,7 @@ func (h *holding) keep() (kept bool, err error) {
 		h.s.count.lost.Add(1)
 		return false, nil
 	}
-	stale = stale || !found.due.Equal(l.Until)
+	*stale = *stale || !found.due.Equal(l.Until)
 	found.Until = now.Add(h.s.o.Lease)
 	if err := h.s.o.Store.Write(h.work, h.tenant, []store.Side{found.put(found.Until)}); err != nil {
 		if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
@@ -216,7 +229,7 @@ func (h *holding) keep() (kept bool, err error) {
 	h.mu.Lock()
 	h.lease.Until = found.Until
 	h.mu.Unlock()
-	if stale {
+	if *stale {
 		return true, h.read()
 	}
 	return true, nil
@@ -280,14 +293,7 @@ func (h *holding) step() (left bool, err error) {
 	h.sig.woken = map[string]bool{}
 	h.sig.Unlock()
 	ending = ending || crowded && now.Sub(h.began) >= turnTime
-	h.mu.Lock()
-	for key := range woken {
-		if r := h.readers[key]; r != nil {
-			r.until, r.woken = time.Time{}, r.running
-			r.rouse()
-		}
-	}
-	h.mu.Unlock()
+	h.rouse(woken)
 	if !ending {
 		err = errors.Join(h.start(now, changes, settling), h.measure(now))
 	}
@@ -332,6 +338,18 @@ func (h *holding) step() (left bool, err error) {
 		return false, errors.Join(err, failed)
 	}
 	return true, err
+}
+
+// rouse lets the subscriptions of some keys go on at once.
+func (h *holding) rouse(keys map[string]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range keys {
+		if r := h.readers[key]; r != nil {
+			r.until, r.woken = time.Time{}, r.running
+			r.rouse()
+		}
+	}
 }
 
 // giveBack ends the lease. due is when somebody has to look at the tenant.
@@ -406,10 +424,36 @@ func (h *holding) firstUntil() (first time.Time) {
 // start begins to hand out what there is, to all readers of one position from one page.
 // Where the tenant is to be given back nobody rests.
 func (h *holding) start(now time.Time, seen uint64, settling bool) error {
-	// Which readers are where. What was not checked is checked first.
+	places, room := h.places(now, seen, settling)
+	for at, readers := range places {
+		if room <= 0 || !h.s.acquire(h) {
+			return nil
+		}
+		far := !at.IsZero() && slices.ContainsFunc(readers, func(r *reader) bool { return r.quick == at })
+		var p *page
+		err := panics.Caught(func() (err error) {
+			p, err = h.pageAt(at, seen, far)
+			return err
+		})
+		if err != nil || len(p.entries) == 0 {
+			h.s.release()
+			h.leave(readers, seen, err != nil)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		room = h.share(p, readers, room)
+	}
+	return nil
+}
+
+// places returns which readers are where, and for how many there is room. What was not checked is checked first.
+func (h *holding) places(now time.Time, seen uint64, settling bool) (places map[j17.StreamID][]*reader, room int) {
 	h.mu.Lock()
-	places := map[j17.StreamID][]*reader{}
-	room := h.s.o.Each - h.running
+	defer h.mu.Unlock()
+	places = map[j17.StreamID][]*reader{}
+	room = h.s.o.Each - h.running
 	for _, r := range h.ready(now, seen) {
 		if !r.checked {
 			if room > 0 && h.s.acquire(h) {
@@ -423,44 +467,36 @@ func (h *holding) start(now time.Time, seen uint64, settling bool) error {
 			places[r.now.After] = append(places[r.now.After], r)
 		}
 	}
-	h.mu.Unlock()
+	return places, room
+}
 
-	// What follows each of these places.
-	for at, readers := range places {
-		if room <= 0 || !h.s.acquire(h) {
-			return nil
+// leave lets readers wait for a change, since nothing follows where they are; a moment first where that could not be read.
+func (h *holding) leave(readers []*reader, seen uint64, failed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range readers {
+		if r.idle = seen + 1; failed {
+			r.pauseFor(h.s.o.Clock.Now(), readPause)
 		}
-		p, err := h.pageAt(at, seen, !at.IsZero() && slices.ContainsFunc(readers, func(r *reader) bool { return r.quick == at }))
-		h.mu.Lock()
-		if err != nil || len(p.entries) == 0 {
-			h.s.release()
-			for _, r := range readers {
-				if r.idle = seen + 1; err != nil {
-					r.pauseFor(h.s.o.Clock.Now(), readPause)
-				}
-			}
-			h.mu.Unlock()
-			if err != nil {
-				return err
-			}
-			continue
-		}
-
-		// Its readers begin.
-		for i, r := range readers {
-			if i > 0 && (room <= 0 || !h.s.acquire(h)) {
-				break
-			}
-			room--
-			p.users.Add(1)
-			h.begin(r, func() {
-				r.take(p)
-				p.users.Add(-1)
-			})
-		}
-		h.mu.Unlock()
 	}
-	return nil
+}
+
+// share lets readers begin with a page, the first of them with the slot that is there, and returns how much room is left.
+func (h *holding) share(p *page, readers []*reader, room int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, r := range readers {
+		if i > 0 && (room <= 0 || !h.s.acquire(h)) {
+			break
+		}
+		room--
+		p.users.Add(1)
+		h.begin(r, func() {
+			defer p.users.Add(-1)
+			r.take(p)
+		})
+	}
+	return room
 }
 
 // begin starts work of a reader, for which a slot was acquired. The caller holds mu.
@@ -468,7 +504,13 @@ func (h *holding) begin(r *reader, do func()) {
 	r.running = true
 	h.running++
 	go func() {
-		do()
+		err := panics.Caught(func() error {
+			do()
+			return nil
+		})
+		if err != nil {
+			r.interrupt(h.work, err)
+		}
 		h.mu.Lock()
 		r.running = false
 		h.running--

@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -137,14 +138,16 @@ func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.S
 		defer close(a.pages)
 		for more := true; more; {
 			more = false
-			err := s.readPages(ctx, t, after, s.aheadEntries, func(p *page) bool {
-				select {
-				case a.pages <- p:
-					after, more = p.end, !p.last
-				case <-ctx.Done():
-					more = false
-				}
-				return more
+			err := panics.Caught(func() error {
+				return s.readPages(ctx, t, after, s.aheadEntries, func(p *page) bool {
+					select {
+					case a.pages <- p:
+						after, more = p.end, !p.last
+					case <-ctx.Done():
+						more = false
+					}
+					return more
+				})
 			})
 			more = more && err == nil // who finds no page reads one, and sees the error
 		}

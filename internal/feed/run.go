@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -185,7 +186,11 @@ func (s *Subscriptions) takeNext(ctx, work context.Context) error {
 		}
 		return nil
 	}
-	h, err := s.take(ctx, work, t)
+	var h *holding
+	err := panics.Caught(func() (err error) {
+		h, err = s.take(ctx, work, t)
+		return err
+	})
 	_, conflict := errors.AsType[*store.SideConflict](err)
 	if conflict {
 		err = nil

@@ -1,0 +1,105 @@
+package feed_test
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"j17"
+	"j17/internal/feed"
+	"j17/internal/store"
+)
+
+// faulty is the real store, of which one kind of call panics some times.
+type faulty struct {
+	store.Store
+	mu   sync.Mutex
+	call string
+	left int
+}
+
+// meet panics where it is the call's turn.
+func (f *faulty) meet(call string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.call == call && f.left > 0 {
+		f.left--
+		panic("a fault")
+	}
+}
+
+// set lets the next calls of one kind panic, and returns how many of those before are left.
+func (f *faulty) set(call string, times int) (left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left = f.left
+	f.call, f.left = call, times
+	return left
+}
+
+func (f *faulty) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	f.meet("Get")
+	return f.Store.Get(ctx, t, space, key)
+}
+
+func (f *faulty) Scan(ctx context.Context, t j17.Tenant, space store.Space, r store.Range, limit int) ([]store.Item, error) {
+	f.meet("Scan")
+	return f.Store.Scan(ctx, t, space, r, limit)
+}
+
+func (f *faulty) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
+	f.meet("Write")
+	return f.Store.Write(ctx, t, sides, fences...)
+}
+
+func (f *faulty) Extent(ctx context.Context, t j17.Tenant) (store.Extent, error) {
+	f.meet("Extent")
+	return f.Store.Extent(ctx, t)
+}
+
+func (f *faulty) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	f.meet("ReadChanges")
+	return f.Store.ReadChanges(ctx, t, after, limit)
+}
+
+// TestPanicsHoldUpNothing lets each call of the store panic that a set makes, and the question whether a subscription rests, wherever it comes:
+// on the goroutines of the set, of a tenant, of a subscription, or of who reads ahead. All is handed out in the end, and nothing ends or hangs.
+func TestPanicsHoldUpNothing(t *testing.T) {
+	for _, call := range []string{"Get", "Scan", "Write", "Extent", "ReadChanges", "Rest"} {
+		for _, times := range []int{1, 3} {
+			t.Run(call, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, h *house) {
+					t.Helper()
+					f := &faulty{Store: h.Store}
+					h.append(shop, 3000)
+					var g heard
+					kind := feed.Kind{Batch: 7, Do: g.take, Rest: func(j17.Tenant, string, uint64, j17.StreamID) time.Duration {
+						f.meet("Rest")
+						return 0
+					}}
+					s := h.set(kind, func(o *feed.Options) { o.Store = f })
+					h.subscribe(s, shop, "x", feed.Beginning())
+					stop := h.run(s)
+					for range 5 {
+						left := f.set(call, times)
+						h.append(shop, 3)
+						pass(t, time.Minute)
+						if left > 0 {
+							t.Errorf("%d panics were not met", left)
+						}
+					}
+					f.set("", 0)
+					pass(t, time.Hour)
+					got, want := slices.Compact(slices.Sorted(slices.Values(g.of(shop, "x")))), h.all(shop)
+					if len(got) != len(want) {
+						t.Errorf("%d of %d events were handed out", len(got), len(want))
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
