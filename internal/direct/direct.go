@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"j17/internal/clock"
+	"j17/internal/panics"
 )
 
 // Conn is a connection that takes back what was read from it.
@@ -200,7 +201,15 @@ func (f *Front) serve(n Conn) {
 
 	idle := f.server.ReadHeaderTimeout // of one that has never asked for anything
 	for {
-		p, rest := c.receive(idle)
+		var p *request
+		var rest []byte
+		fault := panics.Caught(func() error {
+			p, rest = c.receive(idle)
+			return nil
+		})
+		if fault != nil {
+			f.server.ErrorLog.Printf("reading a request of %s: %v", c.like.RemoteAddr, fault)
+		}
 		if p == nil {
 			f.remove(n)
 			if len(rest) == 0 {

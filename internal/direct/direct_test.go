@@ -98,7 +98,7 @@ func start(t *testing.T, directly bool, handle http.HandlerFunc, change ...func(
 		do(f.Server)
 	}
 	if l = (listener{l}); directly {
-		f.Front = direct.Before(l, f.Server, func(_, path string) bool { return path != "/net/http" })
+		f.Front = direct.Before(l, f.Server, takes)
 		l = f.Front
 	}
 	go func() { f.served <- f.Serve(l) }()
@@ -112,6 +112,17 @@ func start(t *testing.T, directly bool, handle http.HandlerFunc, change ...func(
 		}
 	})
 	return f
+}
+
+// faultyPath is that of a request whose reading panics.
+const faultyPath = "/fault"
+
+// takes lets all requests be answered directly but those of one path.
+func takes(_, path string) bool {
+	if path == faultyPath {
+		panic("a fault")
+	}
+	return path != "/net/http"
 }
 
 // client is one connection.

@@ -186,7 +186,7 @@ func TestPanicOfADeployment(t *testing.T) {
 	}
 }
 
-// snapless is a store that panics when it is to keep the first snapshot, and once when it is to read a stream.
+// snapless is a store that panics when it is to keep the first snapshot or the first rejection, and once when it is to read a stream.
 type snapless struct {
 	store.Store
 	kept, read atomic.Bool
@@ -195,7 +195,7 @@ type snapless struct {
 // Write implements store.Store.
 func (s *snapless) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
 	for i := range sides {
-		if strings.Contains(string(sides[i].Space), "snapshot") && s.kept.CompareAndSwap(false, true) {
+		if (sides[i].Space == "snapshot" || sides[i].Space == "implication.failed") && s.kept.CompareAndSwap(false, true) {
 			panic("a fault")
 		}
 	}
@@ -262,4 +262,28 @@ func TestPanicBesideFolds(t *testing.T) {
 	if err != nil || len(loaded) != len(keys) || loaded[0].Length != 1 {
 		t.Errorf("asked again: %d states, %v", len(loaded), err)
 	}
+}
+
+// TestPanicWhileARejectionIsKept: a panic while a rejection is written down, which nobody waits for, ends nothing else: the next one is kept.
+func TestPanicWhileARejectionIsKept(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, engine.Options{})
+	s := &snapless{Store: f.Store}
+	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
+		"order": {"events": {"was_named": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "other", "id": "no id!", "event_type": "e"}}]}}},
+		"other": {"events": {"e": {"schema": {}, "handler": []}}}}}`)
+	refuse := func() {
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_named", `{"data":{},`+meta+`}`))
+		if j17.CodeOf(err) != j17.CodeImplicationFailed {
+			t.Fatal(err)
+		}
+	}
+	refuse()
+	await(t, "the first rejection was not written down", s.kept.Load)
+	await(t, "the next rejection is not kept", func() bool {
+		refuse()
+		items, err := f.Store.Scan(t.Context(), tenant, "implication.failed", store.Range{}, 1)
+		return err != nil || len(items) > 0
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/decider"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -65,11 +66,14 @@ func (e *Engine) writeFailures(ctx context.Context, t j17.Tenant) {
 			return
 		}
 		l.mu.Unlock()
-		err := e.store.Write(ctx, t, some)
-		if written += len(some); err == nil && (written >= keptFailures/4 || e.failures.Load()%(keptFailures/4) == 0) {
-			written = 0
-			err = e.forgetFailures(ctx, t)
-		}
+		err := panics.Caught(func() error {
+			err := e.store.Write(ctx, t, some)
+			if written += len(some); err == nil && (written >= keptFailures/4 || e.failures.Load()%(keptFailures/4) == 0) {
+				written = 0
+				err = e.forgetFailures(ctx, t)
+			}
+			return err
+		})
 		if err != nil {
 			e.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
 		}

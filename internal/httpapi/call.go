@@ -110,20 +110,24 @@ func (a *API) observed(next http.Handler) http.Handler {
 
 		// However the request ends, what it holds is given back, and it is counted.
 		defer func() {
+			broken := false
 			if p := recover(); p != nil {
 				c.slot.End()
 				c.release()
 				if p == http.ErrAbortHandler { //nolint:errorlint // a panic value, compared as net/http does
 					panic(p)
 				}
-				a.Logger.LogAttrs(c.request.Context(), slog.LevelError, "handler panicked", slog.String("stack", string(debug.Stack())))
-				if c.status == 0 {
+				a.Logger.LogAttrs(c.request.Context(), slog.LevelError, "handler panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				if broken = c.status != 0; !broken {
 					c.fail(w, fmt.Errorf("panic: %v", p))
 				}
 			}
 			c.slot.End()
 			c.release()
 			a.finish(c, stopwatch.Now().Sub(start))
+			if broken {
+				panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+			}
 		}()
 
 		if err := checkHeader(c.request); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/panics"
 	"j17/internal/wire"
 )
 
@@ -112,12 +113,19 @@ func (c *call) faultElsewhere() *wire.Fault {
 			var body struct {
 				Failure *wire.Fault `json:"failure"`
 			}
-			resp, err := c.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
-			if err == nil {
-				if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
-					body.Failure = nil
+			err := panics.Caught(func() error {
+				resp, err := c.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
+				if err != nil {
+					return err
 				}
-				_ = resp.Body.Close() // read as far as it matters
+				defer func() { _ = resp.Body.Close() }() // read as far as it matters
+				if resp.StatusCode != http.StatusOK {
+					return nil
+				}
+				return json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body)
+			})
+			if err != nil {
+				body.Failure = nil
 			}
 			found <- body.Failure
 		}()

@@ -51,6 +51,16 @@ func (a *API) ServeCareless(asks string, called *bool) http.Handler {
 	return a.observed(a.serve(r))
 }
 
+// ServeBroken begins with an answer of several lines and panics.
+func (a *API) ServeBroken() http.Handler {
+	return a.observed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		callOf(r).startLines(w)
+		_, _ = w.Write([]byte("the first line\n"))
+		_ = http.NewResponseController(w).Flush()
+		panic("a fault")
+	}))
+}
+
 // Sites are the hosts of the documents.
 func Sites() map[Document]site {
 	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | adminSite | viewSite, InternalDocument: internalSite}

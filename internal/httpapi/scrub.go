@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/panics"
 	"j17/internal/scrub"
 	"j17/internal/wire"
 )
@@ -70,7 +70,7 @@ func (c *call) scrubOfWorkers(method string) []wire.NodeScrub {
 	defer cancel()
 	nodes := c.api.Registry.Nodes.All()
 	all := make([]wire.NodeScrub, len(nodes))
-	var asked sync.WaitGroup
+	var asked panics.Parts
 	for i, n := range nodes {
 		asked.Go(func() {
 			all[i].Node = n.Name

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/clock"
+	"j17/internal/panics"
 )
 
 // Limits on streams that the options do not state.
@@ -182,6 +184,20 @@ func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	return into
 }
 
+// look wakes a stream for what is due, and ends it where its key counts no more.
+func (s *stream) look(now time.Time) {
+	if now.Sub(s.checked) >= checkInterval {
+		s.checked = now
+		if !s.call.stillAllowed() {
+			s.end()
+		}
+	}
+	if s.due(now) {
+		s.wake()
+	}
+	s.attend(now)
+}
+
 // watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
 func (all *streams) watch(ctx context.Context) {
 	var open []*stream
@@ -189,16 +205,14 @@ func (all *streams) watch(ctx context.Context) {
 		open = all.list(open, ctx.Done())
 		now := clk.Now()
 		for _, s := range open {
-			if now.Sub(s.checked) >= checkInterval {
-				s.checked = now
-				if !s.call.stillAllowed() {
-					s.end()
-				}
+			err := panics.Caught(func() error {
+				s.look(now)
+				return nil
+			})
+			if err != nil { // it is not known whether it may go on
+				all.api.Logger.LogAttrs(ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)), slog.Any("error", err))
+				s.end()
 			}
-			if s.due(now) {
-				s.wake()
-			}
-			s.attend(now)
 		}
 		clear(open)
 	}

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/outbound"
+	"j17/internal/panics"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -23,10 +24,13 @@ const maxLog = 20
 
 // begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
 func (s *Service) begin(j job) {
-	it, err := s.leased(j)
-	if err == nil && it.Rev != 0 {
-		err = s.attempt(s.sending, j, it.Rev)
-	}
+	err := panics.Caught(func() error {
+		it, err := s.leased(j)
+		if err == nil && it.Rev != 0 {
+			err = s.attempt(s.sending, j, it.Rev)
+		}
+		return err
+	})
 	if err != nil {
 		s.o.Logger.LogAttrs(s.sending, slog.LevelWarn, "a delivery could not be made; it is tried again", slog.String("tenant", string(j.at.tenant)),
 			slog.String("listener", j.at.name), slog.String("delivery", j.delivery.ID), slog.Any("error", err))

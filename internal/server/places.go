@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/spec"
 	"j17/internal/store"
 )
@@ -47,7 +47,7 @@ func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildWait)
 	defer cancel()
-	var indexes sync.WaitGroup
+	var indexes panics.Parts
 	indexes.Go(func() { s.projections.Settled(ctx, t) })
 	defer indexes.Wait()
 	if err := errors.Join(s.places.Await(ctx, t), s.tagging.Await(ctx, t)); err != nil && ctx.Err() == nil {

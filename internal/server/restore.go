@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/control"
+	"j17/internal/panics"
 	"j17/internal/worker"
 )
 
@@ -179,7 +180,7 @@ func (h *handover) round(ctx context.Context, environments []environment) []envi
 
 // try hands over one environment, and tells whether that has to be tried again.
 func (h *handover) try(ctx context.Context, e environment) bool {
-	err := h.hand(ctx, e.instance, e.env)
+	err := panics.Caught(func() error { return h.hand(ctx, e.instance, e.env) })
 	again := ctx.Err() == nil && err != nil && j17.CodeOf(err) != j17.CodeNotFound // else gone since
 	if h.tried != nil {
 		h.tried(e, again)

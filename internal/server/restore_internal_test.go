@@ -102,3 +102,34 @@ func TestSlowEnvironmentsDoNotHoldUpOthers(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestAFaultOfOneEnvironment has one whose spec makes the program panic: it is tried again like others that fail, and holds up nobody.
+func TestAFaultOfOneEnvironment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done, faults atomic.Int64
+		h := &handover{worker: worker.New(clock.System{}, slog.New(slog.DiscardHandler)), logger: slog.New(slog.DiscardHandler)}
+		h.hand = func(_ context.Context, instance string, _ j17.Environment) error {
+			if instance == "faulty" && faults.Add(1) < 3 {
+				panic("a fault")
+			}
+			done.Add(1)
+			return nil
+		}
+		h.run(t.Context(), []environment{{"faulty", j17.Prod}, {"good", j17.Prod}})
+		if done.Load() != 2 || faults.Load() != 3 {
+			t.Errorf("%d of 2 are done with, after %d attempts with the one", done.Load(), faults.Load())
+		}
+	})
+}
+
+// TestAFaultOfWhoWaits lets the wait for what is built behind a deployment panic: that ends the request.
+func TestAFaultOfWhoWaits(t *testing.T) {
+	s := &Server{} // it has nothing to wait for, nor to ask
+	s.building.Store(true)
+	defer func() {
+		if recover() == nil {
+			t.Error("there was no panic")
+		}
+	}()
+	s.built(t.Context(), "ins_1/prod")
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -154,7 +155,11 @@ func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
 func (h *hub) start() {
 	defer close(h.started)
 	rewrites := h.tail.store.Rewrites()
-	at, err := h.tail.Head(h.following, h.tenant)
+	var at j17.StreamID
+	err := panics.Caught(func() (err error) {
+		at, err = h.tail.Head(h.following, h.tenant)
+		return err
+	})
 	if err != nil {
 		h.fail(err)
 		return
@@ -185,10 +190,13 @@ func (h *hub) leave() {
 // follow reads the feed after a position until the hub is stopped or the store fails, which is told to all readers.
 func (h *hub) follow(at j17.StreamID) {
 	for {
-		err := h.tail.store.AwaitFeed(h.following, h.tenant, at)
-		if err == nil {
-			at, err = h.read(h.following, at)
-		}
+		err := panics.Caught(func() error {
+			err := h.tail.store.AwaitFeed(h.following, h.tenant, at)
+			if err == nil {
+				at, err = h.read(h.following, at)
+			}
+			return err
+		})
 		if err != nil {
 			h.fail(err)
 			return

@@ -148,3 +148,20 @@ func TestLacksMemory(t *testing.T) {
 		})
 	}
 }
+
+// TestAPanicEndsAStart lets the start of a worker panic, in the background: its slot and its place are given back.
+func TestAPanicEndsAStart(t *testing.T) {
+	r := &Runner{opts: Options{Workers: 1}.withDefaults(), life: t.Context(), places: make(chan struct{}, 1)}
+	f := r.function(&job{})
+	r.opts.Clock = nil // which a start asks for the time
+	for range 2 {
+		if err := f.slot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.startAhead()
+		r.running.Wait()
+		if len(f.slots) != 0 || len(r.places) != 0 {
+			t.Fatalf("%d slots and %d places are taken", len(f.slots), len(r.places))
+		}
+	}
+}

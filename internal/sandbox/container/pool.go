@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"j17/internal/panics"
 	"j17/internal/sandbox"
 )
 
@@ -123,9 +124,13 @@ func (f *function) startAhead() {
 		if !f.runner.tryPlace() {
 			return
 		}
-		if w, err := f.startIn(f.runner.life); err == nil {
-			f.keep(w)
-		}
+		_ = panics.Caught(func() error {
+			w, err := f.startIn(f.runner.life)
+			if err == nil {
+				f.keep(w)
+			}
+			return err // which the next call meets itself
+		})
 	}()
 }
 
@@ -203,6 +208,13 @@ func (f *function) startWorker(ctx context.Context) (*worker, error) {
 	return f.startIn(ctx)
 }
 
+// pause returns how many workers have ended without an answer in a row, and how long the next one waits for that.
+func (f *function) pause() (failures int, wait time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failures, f.resume.Sub(f.runner.opts.Clock.Now())
+}
+
 // startIn starts a worker in a place that the caller has taken.
 func (f *function) startIn(ctx context.Context) (*worker, error) {
 	used := false
@@ -213,9 +225,7 @@ func (f *function) startIn(ctx context.Context) (*worker, error) {
 	}()
 
 	// Code that ends again and again is not started again at once.
-	f.mu.Lock()
-	failures, wait := f.failures, f.resume.Sub(f.runner.opts.Clock.Now())
-	f.mu.Unlock()
+	failures, wait := f.pause()
 	if failures >= freeFailures && wait > 0 {
 		return nil, &sandbox.Fault{
 			Kind: sandbox.Start, Detail: fmt.Sprintf("the last %d workers ended without an answer; the next one starts in %v", failures, wait.Round(time.Millisecond)),

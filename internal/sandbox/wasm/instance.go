@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"j17/internal/panics"
 	"j17/internal/sandbox"
 	"j17/internal/sandbox/wasm/instrument"
 )
@@ -373,9 +374,13 @@ func (m *Module) refill(ctx context.Context) {
 	m.refilling = true
 	m.active.Go(func() {
 		ctx := context.WithoutCancel(ctx)
-		if i, err := m.fresh(ctx); err == nil {
-			m.rt.pool.put(ctx, i)
-		} // else the next call meets the error itself
+		_ = panics.Caught(func() error {
+			i, err := m.fresh(ctx)
+			if err == nil {
+				m.rt.pool.put(ctx, i)
+			}
+			return err // which the next call meets itself
+		})
 		m.mu.Lock()
 		m.refilling = false
 		m.mu.Unlock()

@@ -1,0 +1,189 @@
+package j17_test
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goroutinesOf returns the bodies of the goroutines that a function begins, nil for one whose body stands elsewhere: by go, and by Go of
+// whatever waits for them, but for panics.Parts.
+func goroutinesOf(f *ast.FuncDecl) (bodies []*ast.BlockStmt) {
+	parts := map[string]bool{}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && isSelector(v.Type, "panics", "Parts") {
+			for _, name := range v.Names {
+				parts[name.Name] = true
+			}
+		}
+		return true
+	})
+	body := func(e ast.Expr) *ast.BlockStmt {
+		if f, ok := e.(*ast.FuncLit); ok {
+			return f.Body
+		}
+		return nil
+	}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			bodies = append(bodies, body(n.Call.Fun))
+		case *ast.CallExpr:
+			of, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok || of.Sel.Name != "Go" || len(n.Args) != 1 {
+				break
+			}
+			if name, ok := of.X.(*ast.Ident); !ok || !parts[name.Name] {
+				bodies = append(bodies, body(n.Args[0]))
+			}
+		}
+		return true
+	})
+	return bodies
+}
+
+func isSelector(e ast.Expr, of, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == of
+}
+
+// recovers reports whether a goroutine takes panics down: it calls panics.Caught or recover.
+func recovers(body *ast.BlockStmt) (does bool) {
+	if body == nil {
+		return false
+	}
+	ast.Inspect(body, func(n ast.Node) bool {
+		if c, ok := n.(*ast.CallExpr); ok {
+			name, plain := c.Fun.(*ast.Ident)
+			does = does || isSelector(c.Fun, "panics", "Caught") || plain && name.Name == "recover"
+		}
+		return true
+	})
+	return does
+}
+
+// bareGoroutines are the functions of the server that begin goroutines on which no panic is taken down where they begin, as "package function",
+// each with how many and why:
+//
+//   - waits: it waits for a moment, a signal or an end, and tells of it. Nobody's data are touched.
+//   - loops: it runs loops or queues of the worker kit, which takes panics of their rounds down.
+//   - inside: what it calls takes panics down.
+//   - commits: it changes what is stored, and what memory says of that. Behind a panic in the middle nobody knows how far it has come; the next
+//     start finds that out.
+//   - process: it sees to a process of custom code, from the thread on that has started it.
+//   - begins: the server has not begun yet, or ends.
+func bareGoroutines() map[string]string {
+	return map[string]string{
+		"backup Service.Run":                     "loops",
+		"backup Service.awaitMore":               "waits",
+		"backup Service.collectAt":               "waits",
+		"backup Service.note":                    "waits",
+		"backup/repository Repository.NewBackup": "inside",
+		"backup/repository patience.RoundTrip":   "waits",
+		"build Service.Await":                    "waits",
+		"build Service.Run":                      "loops",
+		"build turn.await":                       "waits",
+		"build turn.fill":                        "inside",
+		"build turn.halve":                       "inside inside",
+		"checkpoint Service.Run":                 "loops loops",
+		"checkpoint Service.awaitChange":         "waits",
+		"checkpoint Service.make":                "waits",
+		"clock Movable.Wait":                     "waits",
+		"direct Before":                          "waits",
+		"direct Front.Shutdown":                  "waits",
+		"direct Front.accept":                    "inside",
+		"engine Engine.Run":                      "inside",
+		"engine Engine.add":                      "commits",
+		"engine Engine.carryOn":                  "inside",
+		"engine Engine.keepFailure":              "inside",
+		"engine Engine.renew":                    "inside",
+		"engine Engine.until":                    "waits",
+		"feed Subscriptions.Run":                 "waits",
+		"feed Subscriptions.awaitDue":            "waits",
+		"feed Subscriptions.leaveBehind":         "waits",
+		"feed Subscriptions.takeNext":            "waits inside",
+		"feed reader.guard":                      "waits waits",
+		"feed reader.pauseFor":                   "waits",
+		"feed reader.rests":                      "waits",
+		"httpapi call.pollChanges":               "waits",
+		"httpapi streams.add":                    "inside",
+		"index Service.At":                       "waits",
+		"index Service.awaitErased":              "waits",
+		"listener Service.Run":                   "loops waits inside",
+		"listener pool.beginOne":                 "inside",
+		"loading recorder.each":                  "inside inside",
+		"saga Service.Run":                       "loops",
+		"sandbox/container New":                  "process",
+		"sandbox/container Runner.spawn":         "process",
+		"sandbox/container worker.begin":         "process",
+		"sandbox/container worker.send":          "process",
+		"schedule Service.Run":                   "loops",
+		"scrub Service.rest":                     "waits",
+		"server Server.restore":                  "loops",
+		"server Server.run":                      "inside loops waits begins",
+		"server follower.round":                  "loops",
+		"server handover.round":                  "inside",
+		"store/pebble Open":                      "commits commits commits commits",
+		"store/pebble Store.settle":              "begins",
+		"store/pebble Store.unlessFaulted":       "begins",
+		"tail hub.start":                         "inside",
+		"usage Meter.Run":                        "loops",
+		"worker Kit.Every":                       "inside",
+		"worker Kit.until":                       "waits",
+		"worker Queue.Run":                       "waits",
+		"worker Queue.await":                     "waits",
+		"worker Queue.start":                     "inside",
+		"worker Queue.try":                       "waits",
+	}
+}
+
+// TestGoroutines checks that the goroutines of the server take panics down, or have a reason to do without: a panic that nobody takes down ends
+// the process for all tenants. The command line, and what else is one program for one user, may end.
+func TestGoroutines(t *testing.T) {
+	found, guarded := map[string]int{}, 0
+	for name, files := range sources(t) {
+		switch name {
+		case "internal/client", "internal/client/send", "internal/mcp", "internal/panics", "internal/store/storetest", "internal/work/worktest", "internal/engine/enginetest":
+			continue
+		}
+		for _, file := range files {
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok || f.Body == nil || !strings.HasPrefix(name, "internal/") {
+					continue
+				}
+				at := strings.TrimPrefix(name, "internal/") + " " + f.Name.Name
+				if f.Recv != nil {
+					at = strings.TrimPrefix(name, "internal/") + " " + receiver(f) + "." + f.Name.Name
+				}
+				for _, body := range goroutinesOf(f) {
+					if recovers(body) {
+						guarded++
+					} else {
+						found[at]++
+					}
+				}
+			}
+		}
+	}
+	reasons := bareGoroutines()
+	for _, at := range slices.Sorted(maps.Keys(found)) {
+		if why, ok := reasons[at]; !ok || len(strings.Fields(why)) != found[at] {
+			t.Errorf("%s begins %d goroutines on which a panic ends the process, and %d reasons are given: use panics.Parts, call panics.Caught, or give one", at, found[at], len(strings.Fields(why)))
+		}
+	}
+	for at := range reasons {
+		if found[at] == 0 {
+			t.Errorf("%s begins no such goroutine any more", at)
+		}
+	}
+	if guarded < 10 {
+		t.Errorf("%d goroutines that take panics down were found: this test looks in the wrong place", guarded)
+	}
+}
