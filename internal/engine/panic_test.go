@@ -271,10 +271,10 @@ func TestPanicWhileARejectionIsKept(t *testing.T) {
 	s := &snapless{Store: f.Store}
 	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	f.DeploySource(t, `{"agent_types": ["user"], "aggregate_types": {
-		"order": {"events": {"was_named": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "other", "id": "no id!", "event_type": "e"}}]}}},
+		"order": {"events": {"was_named": {"schema": {}, "handler": [], "implications": [{"emit": {"aggregate_type": "other", "id": "$.data.n", "event_type": "e"}}]}}},
 		"other": {"events": {"e": {"schema": {}, "handler": []}}}}}`)
 	refuse := func() {
-		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_named", `{"data":{},`+meta+`}`))
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "order/"+id+"/was_named", `{"data":{"n":"no id!"},`+meta+`}`))
 		if j17.CodeOf(err) != j17.CodeImplicationFailed {
 			t.Fatal(err)
 		}
