@@ -150,6 +150,8 @@ type opened struct {
 func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
+
+		// Each part is read on a goroutine of its own, some before they are wanted.
 		results := make(chan chan opened, ahead)
 		defer func() {
 			stop()
@@ -177,6 +179,7 @@ func (x *Reader) contents(ctx context.Context, wanted []Part) iter.Seq2[[]byte, 
 			}
 		}()
 
+		// What was read is handed on in its order.
 		for range wanted {
 			result, ok := <-results
 			if !ok {
