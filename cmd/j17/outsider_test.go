@@ -1,14 +1,22 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/mod/sumdb/note"
+
+	"j17"
+	"j17/internal/proof"
 )
 
 // TestAnOutsiderVerifies has the program of examples/verify, which uses nothing of ours, look at the files of the script of "audit verify":
@@ -54,5 +62,84 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		if !strings.Contains(says[name], want) {
 			t.Errorf("%s: %s", name, says[name])
 		}
+	}
+}
+
+// TestAnOutsiderVerifiesManyStreams: a certificate that lists only the first of its streams holds by itself, and the list of all is held against
+// the root that it has.
+func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+
+	// Four streams with eight events, two of which are listed.
+	var all []proof.ErasedStream
+	var tree proof.Tree
+	for i := range 4 {
+		root := strings.Repeat(fmt.Sprintf("%02x", i), 32)
+		s := proof.ErasedStream{Key: fmt.Sprintf("note:%d", i), Events: 2, Action: "tombstoned", RootBefore: root, RootAfter: root}
+		row, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree.Add(j17.Leaf(row))
+		all = append(all, s)
+	}
+	c := proof.Certificate{
+		ID: "tmb_1", TombstoneID: "tmb_1", Key: "note:1", Status: "completed", ExecutedAt: time.Unix(1_800_000_000, 0).UTC(), PreTombstoneRoot: strings.Repeat("ab", 32),
+		Events: 8, Streams: []proof.ErasedStream{all[1], all[0]}, AffectedCount: 4, AffectedRoot: fmt.Sprintf("%x", tree.Root()),
+	}
+	private, vkey, err := note.GenerateKey(rand.Reader, "acme.example/prod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := note.Sign(&note.Note{Text: text}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dir := t.TempDir()
+	certificate, list := filepath.Join(dir, "certificate.txt"), filepath.Join(dir, "streams.json")
+	if err := os.WriteFile(certificate, signed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verify := func(change func(all []proof.ErasedStream) []proof.ErasedStream) string {
+		t.Helper()
+		args := []string{examplePath("verify", "verify.py"), certificate, vkey}
+		if change != nil {
+			raw, err := json.Marshal(change(append([]proof.ErasedStream(nil), all...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(list, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, list)
+		}
+		out, _ := command(t, python, args...).CombinedOutput() // its exit code is that of what it says
+		return string(out)
+	}
+
+	for what, got := range map[string]string{
+		"holds: 8 events of note:1 and what went with it were erased at 2027-01-15T08:00:00Z; 2 of 4 streams seen": verify(nil),
+		"holds: 8 events of note:1 and what went with it were erased at 2027-01-15T08:00:00Z; 4 of 4 streams seen": verify(func(all []proof.ErasedStream) []proof.ErasedStream { return all }),
+		"does not hold: these are not its streams": verify(func(all []proof.ErasedStream) []proof.ErasedStream { all[2].RootAfter = all[3].RootAfter; return all }),
+	} {
+		if !strings.Contains(got, what) {
+			t.Errorf("it says %q, not %q", got, what)
+		}
+	}
+	if got := verify(func(all []proof.ErasedStream) []proof.ErasedStream { return all[:3] }); !strings.Contains(got, "these are not its streams") {
+		t.Errorf("a list that lacks one: %s", got)
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""verify.py FILE VKEY: checks a whole export, or the certificate of an erasure, by the key of an environment's log. It uses nothing of j17."""
+"""verify.py FILE VKEY [STREAMS]: checks a whole export, or the certificate of an erasure, by the key of an environment's log. It uses nothing of j17."""
 import base64, hashlib, json, re, sys
 
 sha = lambda *parts: hashlib.sha256(b"".join(parts)).digest()
@@ -22,12 +22,10 @@ def times(n, p):
 
 def opened(note, vkey):  # the lines of a signed note (C2SP), if the key has signed it
     (text, _, signatures), (name, key_id, key) = note.rpartition("\n\n"), vkey.split("+", 2)
-    signed = [base64.b64decode(s) for n, s in re.findall("^\u2014 (\\S+) (\\S+)$", signatures, re.M) if n == name]
-    key, sig = base64.b64decode(key)[1:], next((s[4:] for s in signed if s[:4].hex() == key_id and len(s) == 68), None)
-    assert sig, "the key has not signed it"
+    key, signed = base64.b64decode(key)[1:], ((n, base64.b64decode(s)) for n, s in re.findall("^\u2014 (\\S+) (\\S+)$", signatures, re.M))
+    assert len(sig := {(n, s[:4].hex()): s[4:] for n, s in signed}.get((name, key_id), b"")) == 64, "the key has not signed it"
     s, h = (int.from_bytes(b, "little") for b in (sig[32:], hashlib.sha512(sig[:32] + key + (text + "\n").encode()).digest()))
-    base = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
-    assert s < L and times(s, base) == add(point(sig[:32]), times(h % L, point(key))), "the signature does not hold"
+    assert s < L and times(s, point(b"\x58" + b"\x66" * 31)) == add(point(sig[:32]), times(h % L, point(key))), "the signature does not hold"
     return text.split("\n")
 
 def root(leaves):  # RFC 6962: on the left as many as a power of two has
@@ -47,13 +45,15 @@ def export(lines, vkey):
     assert (int(size), base64.b64decode(signed)) == (len(leaves), (top := root(leaves))), f"these are not the {size} events that were signed"
     return f"The export holds: {size} events of {origin}, root {top.hex()}"
 
-def certificate(note, vkey):
-    kind, body, *_ = opened(note, vkey)
-    assert kind == "j17 erasure certificate" and (c := json.loads(body))["events"] == sum(s["event_count"] for s in c["affected_streams"]), "it contradicts itself"
-    return f"The certificate holds: {c['events']} events of {c['key']} and what went with it were erased at {c['executed_at']}"
+def certificate(note, vkey, rows):  # rows are those of all streams, where the certificate has only the first of them
+    assert (lines := opened(note, vkey))[0] == "j17 erasure certificate" and (c := json.loads(lines[1])), "it is no certificate"
+    seen, size = rows if "affected_root" in c and rows else c["affected_streams"], c.get("affected_count", len(c["affected_streams"]))
+    total = sum(r["event_count"] for r in seen), root([sha(b"\0", json.dumps(r, separators=(",", ":")).encode()) for r in seen]).hex()
+    assert total == (c["events"], c.get("affected_root", total[1])) or not rows and len(seen) < size, "these are not its streams"
+    return f"The certificate holds: {c['events']} events of {c['key']} and what went with it were erased at {c['executed_at']}; {len(seen)} of {size} streams seen"
 
 try:
-    data, vkey = open(sys.argv[1], "rb").read(), sys.argv[2]
-    print(export(data.splitlines(), vkey) if data.startswith(b"{") else certificate(data.decode(), vkey))
+    data, vkey, rows = open(sys.argv[1], "rb").read(), sys.argv[2], [r for f in sys.argv[3:] for r in json.load(open(f))]
+    print(export(data.splitlines(), vkey) if data.startswith(b"{") else certificate(data.decode(), vkey, rows))
 except (AssertionError, AttributeError, ValueError, KeyError) as e:
     sys.exit(f"{sys.argv[1]} does not hold: {e}")
