@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"j17"
@@ -106,7 +107,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 		var sides []store.Side
 		for _, list := range k.slots {
 			for _, sl := range list {
-				anew := &slot{ID: sl.ID, Fingerprint: sl.Fingerprint, Built: true, Rebuilt: sl.Rebuilt + 1, typ: sl.typ, place: sl.place}
+				anew := &slot{ID: sl.ID, Fingerprint: sl.Fingerprint, Built: true, Rebuilt: sl.Rebuilt + 1, Resets: sl.Resets, typ: sl.typ, place: sl.place}
 				put := anew.put()
 				put.Cond, put.Was = store.IfValue, string(sl.stored)
 				sides = append(sides, put)
@@ -123,10 +124,74 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 		break
 	}
 	s.known.Delete(t)
+	s.said(ctx, t, what)
+	return nil
+}
+
+// said notes, and logs, that the places of an environment were begun anew.
+func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 	s.replaced.Store(t, s.Clock.Now())
 	s.counts.rebuilt.Add(1)
 	s.Logger.LogAttrs(ctx, slog.LevelError, "the places of an environment are not what follows from events: they are read no more, and made anew",
 		slog.String("tenant", string(t)), slog.String("what", what))
+}
+
+// damagedSlots is that slots cannot be read, before they have been thrown away once more.
+type damagedSlots struct {
+	error
+
+	before resetCount
+}
+
+// Unwrap returns what could not be read.
+func (d damagedSlots) Unwrap() error { return d.error }
+
+// resetCount is how often slots were thrown away, and the revision of that number.
+type resetCount struct{ n, rev uint64 }
+
+// resetKey is the key of the only item of its space.
+const resetKey = "slots"
+
+// countResets returns how often the slots of an environment were thrown away.
+func (s *Service) countResets(ctx context.Context, t j17.Tenant) (resetCount, error) {
+	item, err := s.Store.Get(ctx, t, resets, resetKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return resetCount{}, nil
+	}
+	if err != nil {
+		return resetCount{}, err
+	}
+	n, err := strconv.ParseUint(string(item.Value), 10, 64)
+	if err != nil {
+		return resetCount{}, &store.CorruptionError{Where: "how often slots of places were thrown away", Err: err}
+	}
+	return resetCount{n, item.Rev}, nil
+}
+
+// reset throws away all slots, which cannot be read, and all places with them: what a slot is called is known to itself alone. It reports false
+// where somebody else has done that.
+func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) (done bool, err error) {
+	count := store.Side{Op: store.Put, Space: resets, Key: resetKey, Value: strconv.AppendUint(nil, damage.before.n+1, 10), Cond: store.IfAbsent}
+	if damage.before.rev != 0 {
+		count.Cond, count.Rev = store.IfRev, damage.before.rev
+	}
+	err = s.Store.Empty(context.WithoutCancel(ctx), t, []store.Space{slots, places, cells}, []store.Side{count})
+	if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	s.said(ctx, t, damage.Error())
+	return true, nil
+}
+
+// former returns what was known before slots were thrown away since, nil for nothing.
+func (s *Service) former(t j17.Tenant, now *known) *known {
+	found, _ := s.latest.Load(t)
+	if k, _ := found.(*known); k != nil && k.resets < now.resets {
+		return k
+	}
 	return nil
 }
 

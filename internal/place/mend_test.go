@@ -246,19 +246,7 @@ func TestDamageIsMended(t *testing.T) {
 			h.tb.Error(err)
 		}
 	}
-	look := func(h *house) {
-		h.tb.Helper()
-		ctx, stop := context.WithCancel(h.tb.Context())
-		done := make(chan error)
-		go func() { done <- h.places.Run(ctx) }()
-		for h.places.Stats().Rebuilt == 0 {
-			runtime.Gosched()
-		}
-		stop()
-		if err := <-done; err != nil {
-			h.tb.Error(err)
-		}
-	}
+	look := (*house).look
 	shop, area := "shop:"+id(7)+"/", "area:"+id(7)+"/"
 	other := "shop:" + id(8) + "/"
 	for name, c := range map[string]struct {
@@ -311,6 +299,21 @@ func TestDamageIsMended(t *testing.T) {
 				t.Error("they differ still")
 			}
 		})
+	}
+}
+
+// look lets the look through all places go on until it has begun them anew.
+func (h *house) look() {
+	h.tb.Helper()
+	ctx, stop := context.WithCancel(h.tb.Context())
+	done := make(chan error)
+	go func() { done <- h.places.Run(ctx) }()
+	for h.places.Stats().Rebuilt == 0 {
+		runtime.Gosched()
+	}
+	stop()
+	if err := <-done; err != nil {
+		h.tb.Error(err)
 	}
 }
 

@@ -38,6 +38,8 @@ const (
 	places store.Space = "places"
 	// cells has entries, without values: "slot/cell/point/id" for points, "slot/cell//id" for areas.
 	cells store.Space = "place.cells"
+	// resets has one item, which counts how often slots were thrown away with all that is in them, since they could not be read.
+	resets store.Space = "place.resets"
 )
 
 // maxSlots is more than a spec can have kinds of places.
@@ -73,6 +75,8 @@ type Service struct {
 	few, enough, most, crowd int
 
 	known sync.Map // of *known by j17.Tenant
+	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
+	latest sync.Map
 	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
 	replaced sync.Map
 	counts   struct {
@@ -113,6 +117,8 @@ type slot struct {
 	Built bool `json:"built,omitempty"`
 	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun anew.
 	Rebuilt uint64 `json:"rebuilt,omitempty"`
+	// Resets is how often slots had been thrown away when this one was made, so that it is told from one of before.
+	Resets uint64 `json:"resets,omitempty"`
 
 	typ   string
 	place *spec.Place
@@ -125,6 +131,7 @@ type slot struct {
 // Forget lets go of what is known of the slots of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.known.Delete(t)
+	s.latest.Delete(t)
 	s.replaced.Delete(t)
 }
 
@@ -134,6 +141,8 @@ type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.
 	slots map[string][]*slot
+	// resets is how often slots had been thrown away.
+	resets uint64
 }
 
 // of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it: so that a slot
@@ -144,8 +153,13 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 			return k, nil
 		}
 	}
-	for {
-		k, sides, err := s.adopt(ctx, t, d)
+	for reset := false; ; {
+		k, sides, err := s.adopt(ctx, t, d, reset)
+		if damage, is := errors.AsType[damagedSlots](err); is && !reset {
+			if reset, err = s.reset(ctx, t, damage); err == nil {
+				continue
+			}
+		}
 		if err == nil && len(sides) > 0 {
 			err = s.Store.Write(ctx, t, sides, fences...)
 		}
@@ -159,42 +173,75 @@ func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fenc
 			return nil, err
 		}
 		s.known.Store(t, k)
+		s.latest.Store(t, k)
 		return k, nil
 	}
 }
 
-// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others.
-func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (*known, []store.Side, error) {
+// keptSlot is a slot as it is stored, under a revision.
+type keptSlot struct {
+	*slot
+
+	rev uint64
+}
+
+// kept returns all slots that are stored, by their names.
+func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, error) {
 	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, maxSlots)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]keptSlot, len(items))
+	for i := range items {
+		sl, err := readSlot(&items[i])
+		if err != nil {
+			return nil, err
+		}
+		all[items[i].Key] = keptSlot{sl, items[i].Rev}
+	}
+	return all, nil
+}
+
+// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset tells that all were thrown
+// away just now. The error is a damagedSlots where slots cannot be read.
+func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool) (*known, []store.Side, error) {
+	before, err := s.countResets(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	have := make(map[string]*store.Item, len(items))
-	for i := range items {
-		have[items[i].Key] = &items[i]
+	have, err := s.kept(ctx, t)
+	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged {
+		err = damagedSlots{err, before}
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 
 	// Those that stay, and those that are new.
-	k := &known{decider: d, slots: map[string][]*slot{}}
+	k := &known{decider: d, slots: map[string][]*slot{}, resets: before.n}
+	former := s.former(t, k)
 	var sides []store.Side
 	for name, typ := range d.Types {
 		for _, p := range typ.Places {
 			key := name + "/" + p.Type.Name
-			item := have[key]
+			kept, is := have[key]
 			delete(have, key)
-			if item != nil {
-				kept, err := readSlot(item)
-				if err != nil {
-					return nil, nil, err
-				}
+			if is {
 				if string(kept.Fingerprint) == string(p.Fingerprint[:]) {
 					kept.typ, kept.place = name, p
-					k.slots[name] = append(k.slots[name], kept)
+					k.slots[name] = append(k.slots[name], kept.slot)
 					continue
 				}
-				sides = append(sides, s.leave(t, name, kept)...)
+				sides = append(sides, s.leave(t, name, kept.slot)...)
 			}
-			fresh := &slot{ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], typ: name, place: p}
+			fresh := &slot{ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], Resets: before.n, typ: name, place: p}
+			if reset {
+				fresh.Rebuilt = 1
+			}
+			if was := former.slotOf(name, p.Type); was != nil && !is && string(was.Fingerprint) == string(fresh.Fingerprint) {
+				fresh.ID, fresh.Rebuilt = was.ID, was.Rebuilt+1
+				sides = append(sides, s.Builds.Forget(emptying, was.ID)...)
+			}
 			first, err := s.Store.Streams(ctx, t, name, "", 1)
 			if err != nil {
 				return nil, nil, err
@@ -203,8 +250,8 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (
 				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: fresh.ID, Types: []string{name}})...)
 			}
 			put := fresh.put()
-			if put.Cond = store.IfAbsent; item != nil {
-				put.Cond, put.Rev = store.IfRev, item.Rev
+			if put.Cond = store.IfAbsent; is {
+				put.Cond, put.Rev = store.IfRev, kept.rev
 			}
 			sides = append(sides, put)
 			k.slots[name] = append(k.slots[name], fresh)
@@ -212,14 +259,10 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider) (
 	}
 
 	// Those that nobody needs.
-	for key, item := range have {
-		old, err := readSlot(item)
-		if err != nil {
-			return nil, nil, err
-		}
+	for key, old := range have {
 		name, _, _ := strings.Cut(key, "/")
-		sides = append(sides, store.Side{Op: store.Delete, Space: slots, Key: key, Cond: store.IfRev, Rev: item.Rev})
-		sides = append(sides, s.leave(t, name, old)...)
+		sides = append(sides, store.Side{Op: store.Delete, Space: slots, Key: key, Cond: store.IfRev, Rev: old.rev})
+		sides = append(sides, s.leave(t, name, old.slot)...)
 	}
 	return k, sides, nil
 }
@@ -229,9 +272,15 @@ func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.S
 	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{Tenant: t, Name: old.ID, Types: []string{aggregateType}})...)
 }
 
+var errNameless = errors.New("it has no name")
+
 func readSlot(item *store.Item) (*slot, error) {
 	kept := &slot{stored: item.Value}
-	if err := json.Unmarshal(item.Value, kept); err != nil || kept.ID == "" {
+	err := json.Unmarshal(item.Value, kept)
+	if err == nil && kept.ID == "" {
+		err = errNameless
+	}
+	if err != nil {
 		return nil, &store.CorruptionError{Where: "the slot of places " + item.Key, Err: err}
 	}
 	return kept, nil
@@ -247,12 +296,16 @@ func (sl *slot) put() store.Side {
 		Fingerprint []byte `json:"fingerprint"`
 		Built       bool   `json:"built,omitempty"`
 		Rebuilt     uint64 `json:"rebuilt,omitempty"`
-	}{sl.ID, sl.Fingerprint, sl.Built, sl.Rebuilt})
+		Resets      uint64 `json:"resets,omitempty"`
+	}{sl.ID, sl.Fingerprint, sl.Built, sl.Rebuilt, sl.Resets})
 	return store.Side{Op: store.Put, Space: slots, Key: sl.name(), Value: sl.stored}
 }
 
 // slotOf returns the slot of the places that a geo type has in an aggregate type, nil where there is none.
 func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
+	if k == nil {
+		return nil
+	}
 	for _, sl := range k.slots[aggregateType] {
 		if sl.place.Type.Name == g.Name {
 			return sl

@@ -402,10 +402,15 @@ func TestABuildOutlivesWhoIsBehind(t *testing.T) {
 // over is another process over the store of a house, with an engine.
 func (h *house) over(e *engine.Engine) *house {
 	other := &house{tb: h.tb, Fixture: &enginetest.Fixture{Engine: e, Store: h.Store, Clock: h.Clock}}
-	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
-	other.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	other.places = place.New(place.Options{Store: h.Store, Builds: other.builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
+	other.builds, other.places = h.onto(e, h.Store)
 	return other
+}
+
+// onto makes services for an engine, over what shows the store.
+func (h *house) onto(e *engine.Engine, st place.Storage) (*build.Service, *place.Service) {
+	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
+	builds := build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
+	return builds, place.New(place.Options{Store: st, Builds: builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
 }
 
 // settle carries out the builds.
