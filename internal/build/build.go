@@ -305,6 +305,27 @@ func (s *Service) Forget(kind, name string) []store.Side {
 	}
 }
 
+// ForgetAll is Forget of all builds of a kind.
+func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sides []store.Side, err error) {
+	const page = 1000
+	for _, space := range []store.Space{jobSpace, progressSpace} {
+		for keys := store.Prefix(kind + "/"); ; {
+			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
+			if err != nil {
+				return nil, err
+			}
+			for i := range items {
+				sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: items[i].Key})
+				keys = keys.After(items[i].Key)
+			}
+			if len(items) < page {
+				break
+			}
+		}
+	}
+	return sides, nil
+}
+
 // Status tells how far a build is, or how it has ended; store.ErrNotFound if there was none.
 func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
 	at := key(kind, name)

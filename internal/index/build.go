@@ -27,7 +27,7 @@ var errUnknown = errors.New("the definition of the index is not known here yet")
 
 // page makes the entries of some rows.
 func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err error) {
-	sl, err := readSlot(s.get(ctx, p.Tenant), p.Name)
+	sl, err := s.slot(ctx, p.Tenant, p.Name)
 	if err != nil {
 		return w, failedWithout(err)
 	}
@@ -97,8 +97,7 @@ func (s *Service) computeSome(ctx context.Context, t j17.Tenant, d *Definition, 
 
 // built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
 func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err error) {
-	get := s.get(ctx, j.Tenant)
-	sl, err := readSlot(get, j.Name)
+	sl, err := s.slot(ctx, j.Tenant, j.Name)
 	if err != nil {
 		return w, failedWithout(err)
 	}
@@ -118,7 +117,7 @@ func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err 
 	}
 
 	// From here on it is read. What was read before is removed, after a crash by whoever asks again.
-	h, err := readHead(get, sl.ID)
+	h, err := s.head(ctx, j.Tenant, sl.ID)
 	if err != nil {
 		return w, err
 	}

@@ -26,6 +26,9 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 	for keys := (store.Range{}); ; {
 		const page = 100
 		items, err := s.o.Store.Scan(ctx, t, slotSpace, keys, page)
+		if err = s.reset(ctx, t, keptDamage(err)); errors.Is(err, store.ErrNotFound) {
+			continue // there is none any more
+		}
 		if err != nil {
 			return err
 		}
@@ -47,7 +50,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 	roused := false
 	for {
 		moved := s.awaited(t, name)
-		sl, err := readSlot(s.get(ctx, t), name)
+		sl, err := s.slot(ctx, t, name)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -101,7 +104,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 // beginAnew removes a slot that does not follow the feed, in one commit with the beginning of another one where it was being built. Whose
 // definition is not known here is built when somebody asks for it.
 func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
-	h, err := readHead(s.get(ctx, t), sl.ID)
+	h, err := s.head(ctx, t, sl.ID)
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ type Storage interface {
 	store.Aggregates
 	store.Feed
 	store.Moments
+	store.Emptying
 }
 
 // Options configures a Service. All fields but Scrub are required.
@@ -103,6 +104,9 @@ type Service struct {
 	reached map[place]reach
 	// waiting has since when events wait for slots that are behind.
 	waiting map[place]time.Time
+	// resetting is held by who throws away all indexes of an environment, resets has when that was done.
+	resetting sync.Mutex
+	resets    map[j17.Tenant]time.Time
 	// large has a place for each question that holds many ids in memory.
 	large *work.Pool
 	// rests has when slots were asked for, and whether their upkeep rests.
@@ -159,7 +163,7 @@ func New(o Options) *Service {
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
 		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
-		reached: map[place]reach{}, waiting: map[place]time.Time{},
+		reached: map[place]reach{}, resets: map[j17.Tenant]time.Time{}, waiting: map[place]time.Time{},
 		large: work.NewPool(large, large/2),
 		rests: map[place]*resting{}, limits: usual(),
 	}
@@ -193,7 +197,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant) getter {
 func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Status, error) {
 	s.Know(ctx, t, d)
 	for {
-		h, err := readHead(s.get(ctx, t), d.ID)
+		h, err := s.head(ctx, t, d.ID)
 		if err != nil {
 			return Status{}, err
 		}
@@ -237,7 +241,7 @@ func (s *Service) follow(ctx context.Context, t j17.Tenant, name string) error {
 	if name == "" {
 		return nil
 	}
-	sl, err := readSlot(s.get(ctx, t), name)
+	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -349,7 +353,7 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 	}
 	for {
 		// What there is, and whether it is being built already.
-		h, err := readHead(s.get(ctx, t), id)
+		h, err := s.head(ctx, t, id)
 		if err != nil {
 			return false, err
 		}
@@ -392,7 +396,7 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, h *head, unfit string
 	var names []string
 	if unfit != "" && unfit == h.Serving && unfit == h.Building && running {
 		// It has just taken over. What it was to remove at its end goes with it.
-		sl, err := readSlot(s.get(ctx, t), unfit)
+		sl, err := s.slot(ctx, t, unfit)
 		if err == nil {
 			names = append(names, sl.Old)
 		} else if !errors.Is(err, store.ErrNotFound) {
@@ -420,7 +424,7 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, h *head, unfit string
 // Cancel ends a build; store.ErrNotFound if none runs.
 func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) error {
 	for {
-		h, err := readHead(s.get(ctx, t), id)
+		h, err := s.head(ctx, t, id)
 		if err != nil {
 			return err
 		}
@@ -459,14 +463,14 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	for {
 		d := s.knows(t, id)
-		h, err := readHead(s.get(ctx, t), id)
+		h, err := s.head(ctx, t, id)
 		if err != nil || h.rev == 0 {
 			return err
 		}
 		names := []string{h.Serving, h.Building}
 		if h.Building != "" && h.Building == h.Serving {
 			// Where it has just taken over, what it was to remove at its end goes with it.
-			sl, err := readSlot(s.get(ctx, t), h.Building)
+			sl, err := s.slot(ctx, t, h.Building)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -518,6 +522,9 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 
 // Forget lets go of what is known of the indexes of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
+	s.resetting.Lock()
+	delete(s.resets, t)
+	s.resetting.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := func(at place) bool { return at.tenant == t }
@@ -547,7 +554,7 @@ type Status struct {
 
 // Status tells how an index is; store.ErrNotFound if there is none.
 func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, error) {
-	h, err := readHead(s.get(ctx, t), id)
+	h, err := s.head(ctx, t, id)
 	if err != nil {
 		return Status{}, err
 	}
@@ -564,7 +571,7 @@ func (s *Service) Status(ctx context.Context, t j17.Tenant, id string) (Status, 
 	if name == "" {
 		name = h.Building
 	}
-	sl, err := readSlot(s.get(ctx, t), name)
+	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return status, nil // it is being replaced, or has just been removed
 	}
@@ -626,6 +633,9 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err err
 	const page = 100
 	for keys := (store.Range{}); ; {
 		items, err := s.o.Store.Scan(ctx, t, headSpace, keys, page)
+		if err = s.reset(ctx, t, keptDamage(err)); errors.Is(err, store.ErrNotFound) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -649,7 +659,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant) (all []Status, err err
 
 // Await waits until no build of an index is running, and tells how it is; with the context's error if that ends before.
 func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, error) {
-	h, err := readHead(s.get(ctx, t), id)
+	h, err := s.head(ctx, t, id)
 	if err == nil && h.Building != "" {
 		if _, err = s.o.Build.Await(ctx, t, kind, h.Building); errors.Is(err, store.ErrNotFound) {
 			err = nil

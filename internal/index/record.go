@@ -110,20 +110,26 @@ func readHead(get getter, id string) (h head, err error) {
 		return h, nil
 	}
 	if err != nil {
-		return h, err
+		return h, keptDamage(err)
 	}
 	h.rev = it.Rev
-	return h, json.Unmarshal(it.Value, &h)
+	if err := json.Unmarshal(it.Value, &h); err != nil {
+		return h, unreadable{&store.CorruptionError{Where: "what is kept of the index " + id, Err: err}}
+	}
+	return h, nil
 }
 
 // readSlot returns a slot; store.ErrNotFound if there is none.
 func readSlot(get getter, name string) (*slot, error) {
 	it, err := get(slotSpace, name)
 	if err != nil {
-		return nil, err
+		return nil, keptDamage(err)
 	}
 	s := &slot{name: name, rev: it.Rev}
-	return s, json.Unmarshal(it.Value, s)
+	if err := json.Unmarshal(it.Value, s); err != nil {
+		return nil, unreadable{&store.CorruptionError{Where: "what is kept of the slot " + name + " of an index", Err: err}}
+	}
+	return s, nil
 }
 
 // record is what a row has in an index, and what it was made from.

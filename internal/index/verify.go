@@ -153,7 +153,7 @@ func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause fun
 		if d == nil {
 			return "", nil, store.ErrNotFound
 		}
-		h, err := readHead(s.get(ctx, t), id)
+		h, err := s.head(ctx, t, id)
 		if err != nil {
 			return "", nil, err
 		}

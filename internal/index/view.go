@@ -109,7 +109,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 
 // rouse lets an index go on whose upkeep may rest in another process.
 func (s *Service) rouse(ctx context.Context, t j17.Tenant, id string) {
-	if h, err := readHead(s.get(ctx, t), id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
+	if h, err := s.head(ctx, t, id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
 		s.wake(ctx, t, h.Serving)
 	}
 }
@@ -129,7 +129,7 @@ func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 // open opens a view, unless the index is not at the position yet: then moved is closed when it has got on.
 func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, moved <-chan struct{}, err error) {
 	// How far it is is asked before the moment is opened: what was handled before is in it.
-	h, err := readHead(s.get(ctx, t), id)
+	h, err := s.head(ctx, t, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,8 +155,11 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, moved, nil // another slot serves by now
 	}
-	if err != nil || sl.Fanout != nil {
-		return nil, moved, err
+	if err != nil {
+		return nil, nil, s.reset(ctx, t, err)
+	}
+	if sl.Fanout != nil {
+		return nil, moved, nil
 	}
 	reached := known.of(sl)
 	if reached.Compare(p) < 0 {
@@ -204,7 +207,7 @@ func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
 // handled returns up to where a slot as it is now shows all events, as far as that is known beside the slot.
 func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known reach, err error) {
 	// What is not of this revision of the slot is not about what it shows.
-	sl, err := readSlot(s.get(ctx, t), name)
+	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return known, nil // it is about to be removed
 	}

@@ -3,6 +3,7 @@ package place_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"j17/internal/geo"
 	"j17/internal/place"
 	"j17/internal/store"
+	"j17/internal/store/storetest"
 )
 
 const slotSpace store.Space = "place.slots"
@@ -25,6 +27,21 @@ type rotten struct {
 	place.Storage
 
 	harmed atomic.Bool
+	// read, if not nil, is called when a stream has been read.
+	read func(j17.Key)
+}
+
+func (r *rotten) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
+	return func(yield func(*j17.Event, error) bool) {
+		for ev, err := range r.Storage.ReadStream(ctx, t, key, from, to) {
+			if !yield(ev, err) {
+				return
+			}
+		}
+		if r.read != nil {
+			r.read(key)
+		}
+	}
 }
 
 func (r *rotten) damage(space store.Space) error {
@@ -194,4 +211,53 @@ func TestSlotsDamagedBeforeTheStart(t *testing.T) {
 	if h.compare(h.places); h.places.Stats().Rebuilt != 1 {
 		t.Error("they differ still")
 	}
+}
+
+// TestAnErasureOvertakesABuild: one server has places made anew and has read a stream, which is rewritten then; another server, which has known
+// all places to be whole, erases what is kept of it. What was read before does not come back.
+func TestAnErasureOvertakesABuild(t *testing.T) {
+	t.Parallel()
+	h := settled(t)
+	h.answers(h.places)
+	key := j17.Key{Type: "shop", ID: id(9)}
+	building, erased := false, false
+	st := &rotten{Storage: h.Store, read: func(of j17.Key) {
+		if of != key || erased || !building {
+			return
+		}
+		erased = true
+		gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
+		if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, gone); err != nil {
+			t.Error(err)
+		}
+		if err := h.places.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+			t.Error(err)
+		}
+	}}
+	other := &house{tb: t, Fixture: h.Fixture}
+	other.builds, other.places = h.onto(h.Engine, st)
+	if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{{Op: store.Delete, Space: "places", Key: h.record("area", 7)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.places.Compare(t.Context(), enginetest.Tenant); err != nil {
+		t.Fatal(err)
+	}
+	building = true
+	other.settle()
+	for _, p := range []*place.Service{h.places, other.places} {
+		if shops := h.answers(p)["shops around"]; !erased || len(shops) != 18 || slices.Contains(shops, key.ID) {
+			t.Errorf("found are %q", shops)
+		}
+		h.compare(p)
+	}
+}
+
+// record is the key of the record of a place.
+func (h *house) record(typ string, n int) string {
+	h.tb.Helper()
+	items, err := h.Store.Scan(h.tb.Context(), enginetest.Tenant, "places", store.Prefix(typ+":"+id(n)+"/"), 1)
+	if err != nil || len(items) != 1 {
+		h.tb.Fatal(items, err)
+	}
+	return items[0].Key
 }
