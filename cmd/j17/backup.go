@@ -305,8 +305,8 @@ func (e *env) backupRestore() *cobra.Command {
 bytes, positions and proofs that it had, and what was erased after the backup is erased again.
 
 With --at or --position, events end there, and so do names and deployments of specs. Files stay as of the backup. What follows from
-events is made anew. Work that was pending at the moment of the backup (schedules, sagas, deliveries, idempotency keys) is left out:
-it belongs to a later moment.
+events is made anew. Work that was pending at the moment of the backup (schedules, sagas, deliveries) is left out: it belongs to a later
+moment.
 
 The backup of an environment becomes a folder with an instance of the old id, with no operators, keys, or other environments. With
 --environment the same is made of a server's backup.

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -215,5 +217,111 @@ func TestErasureBehindAnIndex(t *testing.T) {
 	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRepeatedRequestsAfterARestore erases an aggregate after a backup and restores that, as it was and as of a moment before its end. A client that repeats the
+// request by which the aggregate came to its data does not bring them back; one whose data are there gets its first reply.
+func TestRepeatedRequestsAfterARestore(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, specFile := filepath.Join(dir, "data"), filepath.Join(dir, "spec.json")
+	if err := os.WriteFile(specFile, []byte(listedSpec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := startDev(t, dir, specFile, "--data", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		StreamID string   `json:"stream_id"`
+		Code     j17.Code `json:"code"`
+	}
+	write := func(path, key, name string) (int, answer) {
+		t.Helper()
+		body := fmt.Sprintf(`{"data":{"name":%q},"metadata":{"actor":{"type":"user","id":"global"}}}`, name)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+path+"/was_seated", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = strings.TrimPrefix(p.ready.URLs["prod"], "http://")
+		req.Header.Set("Authorization", "Bearer "+p.ready.Keys["prod"].Write)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", key)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close() //nolint:errcheck // it is decoded
+		var a answer
+		if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, a
+	}
+	const erased, kept, later = "/guest/550e8400-e29b-41d4-a716-446655440001", "/guest/550e8400-e29b-41d4-a716-446655440002", "/guest/550e8400-e29b-41d4-a716-446655440003"
+	var first answer
+	for _, w := range []struct{ path, key, name string }{{erased, "one", "Quetzalcoatl"}, {kept, "two", "Ben"}, {later, "three", "Cid"}} {
+		s, a := write(w.path, w.key, w.name)
+		if s != http.StatusCreated {
+			t.Fatalf("a write: %d, %+v", s, a)
+		}
+		if w.path == kept {
+			first = a
+		}
+	}
+
+	// The erasure is noted beside the backup.
+	token := operatorToken(t, p)
+	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
+		t.Fatalf("%+v", b)
+	}
+	var asked struct {
+		Tombstone struct{ ID, Status string } `json:"tombstone"`
+	}
+	if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+erased, token, `{}`, &asked); s != http.StatusCreated {
+		t.Fatalf("a tombstone: %d", s)
+	}
+	at, system := "/_admin/tombstones/"+asked.Tombstone.ID, clock.System{}
+	if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
+		t.Fatalf("its execution: %d", s)
+	}
+	for deadline := system.Now().Add(patience); asked.Tombstone.Status != "completed"; {
+		if s := requested(t, p, "GET", "prod", at, token, "", &asked); s != http.StatusOK || system.Now().After(deadline) {
+			t.Fatalf("the erasure: %d, %+v", s, asked)
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, args := range map[string][]string{"whole": nil, "earlier": {"--position", first.StreamID}} {
+		restored := filepath.Join(dir, name)
+		if code, out := backupCommand(t, append([]string{"restore", data + "-backups", "--data", restored}, args...)...); code != exitOK {
+			t.Fatal(name, code, out)
+		}
+		if p, err = startDev(t, dir, "--data", restored); err != nil {
+			t.Fatal(err)
+		}
+		if s, a := write(erased, "one", "Quetzalcoatl"); s != http.StatusConflict || a.Code != j17.CodeIdempotencyErased {
+			t.Errorf("%s: what was erased, once more: %d, %+v", name, s, a)
+		}
+		if s, a := write(kept, "two", "Ben"); s != http.StatusCreated || a != first {
+			t.Errorf("%s: what is there, once more: %d, %+v; the first reply was %+v", name, s, a, first)
+		}
+
+		// What is not there at the earlier moment is written.
+		if s, a := write(later, "three", "Cid"); s != http.StatusCreated {
+			t.Errorf("%s: what came later: %d, %+v", name, s, a)
+		}
+		if err := p.end(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if inFolder(t, restored, "Quetzalcoatl") {
+			t.Errorf("%s: what was erased is in the folder", name)
+		}
 	}
 }

@@ -127,20 +127,31 @@ func Tenant(ctx context.Context, o Options, t *repository.TenantManifest, cut *C
 	if err := errors.Join(r.items(), r.log.End()); err != nil {
 		return Report{}, err
 	}
-	if !r.out.Past {
-		for c, err := range o.Backup.Commands(ctx, t) {
-			if err == nil {
-				err = r.load.Command(c)
-			}
-			if err != nil {
-				return Report{}, r.failed(err)
-			}
+	for c, err := range o.Backup.Commands(ctx, t) {
+		if err == nil && r.carriedOut(&c) {
+			err = r.load.Command(c)
+		}
+		if err != nil {
+			return Report{}, r.failed(err)
 		}
 	}
 	if err := r.load.Commit(ctx); err != nil {
 		return Report{}, r.failed(err)
 	}
 	return r.out, nil
+}
+
+// carriedOut reports whether all that a command has written is there, so that it must not be carried out again. Of a command whose events were
+// erased nothing is known but that it was; it stays so at any moment, since what it wrote must not come back.
+func (r *tenant) carriedOut(c *store.ArchivedCommand) bool {
+	if len(c.Lengths) == 0 {
+		return !r.out.Past || len(c.Memo) == 0
+	}
+	last := c.First
+	for range len(c.Lengths) - 1 {
+		last = last.Next()
+	}
+	return !r.behind(last)
 }
 
 // failed returns what an error of the store means: an event that does not fit is the backup's fault.
