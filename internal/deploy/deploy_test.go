@@ -189,7 +189,7 @@ func (f function) Call(_ context.Context, input []byte) ([]byte, error) {
 		return []byte(answer), nil
 	}
 	if string(input) == "fail" {
-		return nil, &sandbox.Fault{Kind: sandbox.Trap, Detail: "unreachable"}
+		return nil, &sandbox.Fault{Kind: sandbox.Trap, Detail: "unreachable", Log: "parting words"}
 	}
 	return []byte(f), nil
 }

@@ -53,7 +53,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("the log has no %s: %s", want, got)
 		}
 	}
-	if got := call("fail"); !strings.Contains(got, "unreachable") {
+	if got := call("fail"); !strings.Contains(got, "unreachable") || !strings.Contains(got, `log="parting words"`) {
 		t.Errorf("a fault is not traced: %s", got)
 	}
 	if got := call(strings.Repeat("x", 1<<20)); len(got) > 5<<10 || !strings.Contains(got, "[cut]") {

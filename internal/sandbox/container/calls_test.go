@@ -77,6 +77,10 @@ func TestOneCall(t *testing.T) {
 			if fault.Detail != bad.detail || bad.word == "status" && fault.Log != "parting words" {
 				t.Errorf("%s: %s\n%s", bad.word, fault.Detail, fault.Log)
 			}
+			// What it wrote to standard error is shown by traces, and is nowhere else.
+			if shows := strings.HasPrefix(fault.Hint, "Trace the calls to see "); shows != (bad.kind == sandbox.Exit || bad.kind == sandbox.Trap) {
+				t.Errorf("%s: the hint is %s", bad.word, fault.Hint)
+			}
 		}
 	})
 }

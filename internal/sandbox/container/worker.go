@@ -191,9 +191,9 @@ func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 
 	// All that is left: it ended.
 	default:
-		detail, hint := "the process ended by itself instead of answering", "See the log for what it wrote to standard error; keep the process running and write one line for each line read."
+		detail, hint := "the process ended by itself instead of answering", "Trace the calls to see what it wrote to standard error; keep the process running and write one line for each line read."
 		if w.function.once {
-			hint = "See the log for what it wrote to standard error; write the answer, one JSON text, to standard output, and end with status 0."
+			hint = "Trace the calls to see what it wrote to standard error; write the answer, one JSON text, to standard output, and end with status 0."
 		}
 		if code := exitCode(p.err); code != 0 {
 			detail = fmt.Sprintf("the process ended with status %d instead of answering", code)
