@@ -409,7 +409,7 @@ func (b *backups) restored(data string, out server.Restored) error {
 	}
 	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data))
 	if past {
-		text += "Schedules, sagas, deliveries and idempotency keys that were pending at the moment of the backup were left out.\n"
+		text += "Schedules, sagas and deliveries that were pending at the moment of the backup were left out.\n"
 	}
 	if erased > 0 {
 		text += fmt.Sprintf("What was erased of %s after the backup was erased again.\n", count(erased, "aggregate"))
