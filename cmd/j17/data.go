@@ -230,7 +230,9 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	}
 	var raw json.RawMessage
 	err := o.change(ctx, true, func() error {
-		err := o.Call(ctx, client.Request{Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes}, &raw)
+		err := o.Call(ctx, client.Request{
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Body: content, Repeatable: l.resumes, NothingIfBusy: l.whole(),
+		}, &raw)
 		l.tell(name, err)
 		return err
 	})
@@ -255,6 +257,9 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	return err
 }
 
+// whole reports whether all of the file is stored or nothing: nothing, where an error says that it is not.
+func (l *load) whole() bool { return l.history && !l.resumes }
+
 // tell lists what a refusal finds in the file, and says how a load goes on that was broken off.
 func (l *load) tell(name string, err error) {
 	if err == nil {
@@ -263,7 +268,9 @@ func (l *load) tell(name string, err error) {
 	e, refused := l.env, (*client.Error)(nil)
 	if !errors.As(err, &refused) || refused.Status >= http.StatusInternalServerError {
 		switch {
-		case l.history && !l.resumes:
+		case refused != nil && refused.Problem.Code == j17.CodeBusy && l.whole():
+			// nothing is
+		case l.whole():
 			e.note("It is not known whether the file is stored: either all of it is, or nothing. Run the same command again: exit code 4 says that it is.\n")
 		case l.history:
 			e.note("It is not known how much of the file is stored. Run the same command again: it goes on where it was, and stores nothing twice.\n")

@@ -585,6 +585,7 @@ type request struct {
 	body           []byte
 	content        *Content // in the place of body
 	repeatable     bool
+	nothingIfBusy  bool
 	idempotencyKey string
 	correlationID  string
 	ifMatch        string
@@ -613,7 +614,7 @@ func (c *Client) do(ctx context.Context, r request) (reply, error) {
 		}
 		// A server that has never answered is not one that comes back in a moment.
 		absent := refused(err) && !c.answered.Load()
-		pause, again := retryAfter(err, r.again())
+		pause, again := retryAfter(err, r.again() || r.nothingIfBusy && isBusy(err))
 		if !again || absent && attempt > 1 {
 			return got, err
 		}

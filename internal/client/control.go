@@ -26,6 +26,8 @@ type Request struct {
 	Body any
 	// Repeatable tells that a request which changes something may be sent again where it is not known what has become of it.
 	Repeatable bool
+	// NothingIfBusy tells that nothing has come of a request that the server answers with CodeBusy, so that it may be sent again.
+	NothingIfBusy bool
 	// IfMatch is the entity tag that must be current, "" where that does not matter.
 	IfMatch string
 }
@@ -70,7 +72,7 @@ func (r *contentReader) Read(p []byte) (int, error) {
 
 // Call sends a request and decodes the reply, a JSON object, into a value. Reads are repeated like those of Client.
 func (c *Client) Call(ctx context.Context, r Request, into any) error {
-	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch, repeatable: r.Repeatable}
+	wire := request{method: r.Method, path: r.Path, query: r.Query, ifMatch: r.IfMatch, repeatable: r.Repeatable, nothingIfBusy: r.NothingIfBusy}
 	if wire.method == "" {
 		wire.method = http.MethodGet
 	}

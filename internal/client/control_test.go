@@ -145,6 +145,37 @@ func TestContent(t *testing.T) {
 	}
 }
 
+// TestBusyLoads: a load of which nothing is stored when the server is busy is sent again then, and not where it is not known what has become of it.
+func TestBusyLoads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		nothing  bool
+		code     string
+		requests int32
+	}{
+		"busy":                       {true, "busy", 3},
+		"busy, with some of it":      {false, "busy", 1},
+		"another reason, as it were": {true, "shutting_down", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) {
+				if requests.Add(1) < 3 {
+					w.Header().Set("Retry-After", "1")
+					answer(w, 503, `{"ok":false,"code":"`+tc.code+`","error":"Not now."}`)
+					return
+				}
+				answer(w, 200, `{"ok":true,"stored":2}`)
+			}, func(o *client.Options) { o.Clock, o.Retrying = &stepped{}, nil })
+			content := &client.Content{From: strings.NewReader("a line"), Size: 6, Type: "application/x-ndjson"}
+			var got struct{ Stored int }
+			err := c.Call(t.Context(), client.Request{Method: http.MethodPost, Path: []string{"cold_start"}, Body: content, NothingIfBusy: tc.nothing}, &got)
+			if (err == nil) != (tc.requests == 3) || requests.Load() != tc.requests {
+				t.Errorf("%v %+v, %d requests", err, got, requests.Load())
+			}
+		})
+	}
+}
+
 // TestUpload checks the form that is sent, a refusal before it is read, and a file that cannot be read.
 func TestUpload(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1<<20)

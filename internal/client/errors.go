@@ -215,3 +215,9 @@ func retryAfter(err error, repeatable bool) (time.Duration, bool) {
 		return 0, false
 	}
 }
+
+// isBusy reports whether a server has refused a request since it has too much to do.
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Problem.Code == j17.CodeBusy
+}
