@@ -269,7 +269,7 @@ func (l *load) tell(name string, err error) {
 	if !errors.As(err, &refused) || refused.Status >= http.StatusInternalServerError {
 		switch {
 		case refused != nil && refused.Problem.Code == j17.CodeBusy && l.whole():
-			// nothing is
+			// What the server was too busy for is not stored.
 		case l.whole():
 			e.note("It is not known whether the file is stored: either all of it is, or nothing. Run the same command again: exit code 4 says that it is.\n")
 		case l.history:

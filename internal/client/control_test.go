@@ -152,9 +152,9 @@ func TestBusyLoads(t *testing.T) {
 		code     string
 		requests int32
 	}{
-		"busy":                       {true, "busy", 3},
-		"busy, with some of it":      {false, "busy", 1},
-		"another reason, as it were": {true, "shutting_down", 1},
+		"busy":                  {true, "busy", 3},
+		"busy, with some of it": {false, "busy", 1},
+		"not ready":             {true, "index_not_ready", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
