@@ -1,18 +1,24 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/client"
+	"j17/internal/wire"
 )
 
 func (e *env) places() *cobra.Command {
-	return group("places", "Where aggregates are: around a point, in an area, or whose areas have a point", e.placesNearby(), e.placesWithin(), e.placesContaining())
+	return group("places", "Where aggregates are: around a point, in an area, or whose areas have a point", e.placesNearby(), e.placesWithin(), e.placesContaining(), e.placesVerify())
 }
 
 func (e *env) placesNearby() *cobra.Command {
@@ -122,6 +128,67 @@ Exit code 6: there is no such type, or it has no such places.`,
 		return e.printPages(cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
 			return c.Places(cmd.Context(), args[0], o.name, q)
 		})
+	}
+	return cmd
+}
+
+func (e *env) placesVerify() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Compare the places of aggregates with the events", Args: exactly(),
+		Long: `Compare the places of all aggregates of an environment with their events, and all entries by which they are found with the places. Servers do the
+same by themselves every few hours. A terminal shows how far it is.
+
+It needs an operator who may operate the instance (see j17 login).
+
+Exit code 7: they differ; the first difference is named. All places of the environment are read no more then, and are made anew in the background.
+Exit code 6: the spec has no places.`,
+		Example: "  j17 places verify --env staging",
+	}
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		// Have them compared.
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		path, err := o.opsPath(cmd.Context(), "places")
+		if err != nil {
+			return err
+		}
+		watched := o.watchVerification(cmd.Context(), path)
+		var raw json.RawMessage
+		err = o.call(cmd.Context(), http.MethodPost, append(slices.Clip(path), "verify"), nil, nil, &raw)
+		watched()
+		if err != nil {
+			return err
+		}
+
+		// What was found.
+		found, err := decoded[wire.VerifiedPlaces](raw)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = e.printAnswer(raw)
+		} else if found.Verified {
+			_, err = fmt.Fprintf(e.out, "The places are what the events say: %d aggregates, %d entries.\n", found.Aggregates, found.Entries)
+		}
+		if err != nil || found.Verified {
+			return err
+		}
+		d := found.Difference
+		differs := j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say. The first difference is that of %s: %s. They are not read any more, and are being made anew.",
+			plain(d.Type), plain(d.ID), plain(d.What))
+		if d.ID == "" {
+			differs = j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say: %s. They are not read any more, and are being made anew.", plain(d.Type), plain(d.What))
+		}
+		if asJSON {
+			return silent{differs}
+		}
+		return differs
 	}
 	return cmd
 }

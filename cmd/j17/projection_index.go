@@ -147,8 +147,8 @@ has the progress. Reads by id go on.`,
 	return cmd
 }
 
-// watchVerification shows on a terminal how far the comparison of a projection's indexes is, until the returned function is called. The
-// path is that of the projection.
+// watchVerification shows on a terminal how far a comparison is, until the returned function is called. The path is that of what is compared: a
+// projection, or all places.
 func (o *operating) watchVerification(ctx context.Context, path []string) (end func()) {
 	if !terminal(o.env.err) {
 		return func() {}
@@ -159,9 +159,9 @@ func (o *operating) watchVerification(ctx context.Context, path []string) (end f
 		watch := &buildWatch{o.env.bar(-1, "comparing")}
 		defer watch.end()
 		for at := (&wire.Verification{}); watch.pause(watching, at.Done, at.Total) == nil; {
-			var p wire.Projection
-			if err := o.call(watching, http.MethodGet, path, nil, nil, &p); err == nil && p.Verification != nil {
-				at = p.Verification // or the comparison goes on unseen, and says itself what is wrong
+			var of struct{ Verification *wire.Verification }
+			if err := o.call(watching, http.MethodGet, path, nil, nil, &of); err == nil && of.Verification != nil {
+				at = of.Verification // or the comparison goes on unseen, and says itself what is wrong
 			}
 		}
 	})

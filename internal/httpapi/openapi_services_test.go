@@ -278,6 +278,18 @@ func TestPreparationsAreAnswered(t *testing.T) {
 	})
 }
 
+// TestPlacesAreCompared has the places of an environment compared with the events.
+func TestPlacesAreCompared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := provide(t)
+		p.deploysTo(t, "POST", "staging", placesSpec).wants(t, 201)
+		p.staging(t, "GET", "places", "").wants(t, 200,
+			`{"ok":true,"places":[{"type":"area","geo":"zone","shape":"polygon","status":"ready"},{"type":"shop","geo":"point","shape":"point","status":"ready"}]}`)
+		p.staging(t, "POST", "places/verify", "").wants(t, 200, `{"ok":true,"verified":true,"position":"0","aggregates":0,"entries":0}`)
+		p.inside(t, "GET", "/internal/instances/"+p.instance.ID+"/staging/places", "X-Node-Secret: "+p.registry.Secrets.NodeSecret()).wants(t, 200, `"shape":"polygon"`)
+	})
+}
+
 // TestBackupsAreAnswered does all that can be done with backups of an environment and of the whole server.
 func TestBackupsAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -186,6 +186,8 @@ func generalOperations() map[string]operation {
 		"POST projections/{name}/rebuild":        {id: "rebuildProjection", about: "Build the indexes of a projection anew", takes: struct{}{}, optional: true, accepted: wire.Projection{}},
 		"POST projections/{name}/verify":         {id: "verifyProjection", about: "Compare the indexes of a projection with the events", takes: struct{}{}, optional: true, gives: wire.VerifiedProjection{}},
 		"DELETE projections/{name}/build":        {id: "cancelProjectionBuild", about: "Give up what is being built for a projection"},
+		"GET places":                             {id: "describePlaces", about: "The places that aggregates have, and how far those of older events are", gives: wire.Places{}},
+		"POST places/verify":                     {id: "verifyPlaces", about: "Compare the places of aggregates with the events", takes: struct{}{}, optional: true, gives: wire.VerifiedPlaces{}},
 		"GET blobs":                              {id: "listBlobs", about: "The files", gives: rows{"blobs", wire.Blob{}}},
 		"POST blobs":                             {id: "putBlob", about: "Upload a file", takes: form{}, gives: wire.Stored{}, anew: wire.Stored{}},
 		"GET blobs/{name}":                       {id: "getBlob", about: "The content of a file", gives: file{"application/octet-stream"}, tagged: true, headers: contentHeaders()},

@@ -261,6 +261,10 @@ func adminRoutes() []route {
 		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", nil, (*call).verifyProjection},
 		{0, http.MethodDelete, "projections/{name}/build", operator, operate, "projection.cancel_build", nil, (*call).cancelBuild},
 
+		// Places.
+		{0, get, "places", operator, view, "", nil, (*call).describePlaces},
+		{0, post, "places/verify", operator, operate, "place.verify", nil, (*call).verifyPlaces},
+
 		// Tags.
 		{0, get, "tags", operator, view, "", nil, (*call).listTags},
 

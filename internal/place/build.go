@@ -83,6 +83,11 @@ func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error)
 
 // last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
 func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string) (*decider.Location, error) {
+	return s.lastOf(ctx, t, typ, sl, id, 0)
+}
+
+// lastOf is last of the first events, to of them, or of all for 0.
+func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, to uint64) (*decider.Location, error) {
 	// The later ones are looked at first, of which there are not many before one that fits.
 	const most = 64
 	type candidate struct {
@@ -101,7 +106,7 @@ func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateTyp
 		}
 		window = window[:0]
 	}
-	for ev, err := range s.Store.ReadStream(ctx, t, key, 1, 0) {
+	for ev, err := range s.Store.ReadStream(ctx, t, key, 1, to) {
 		if err != nil {
 			return nil, err
 		}

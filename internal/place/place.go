@@ -78,8 +78,9 @@ type Service struct {
 	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
 	latest sync.Map
 	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
-	replaced sync.Map
-	counts   struct {
+	replaced  sync.Map
+	verifying verifications
+	counts    struct {
 		written, queries, scanned, rebuilt atomic.Uint64
 	}
 }
@@ -98,7 +99,7 @@ func New(o Options) *Service {
 	if o.Scrub == 0 {
 		o.Scrub = scrubEvery
 	}
-	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd}
+	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd, verifying: verifications{all: map[j17.Tenant]*Progress{}}}
 	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
 	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
 	return s
