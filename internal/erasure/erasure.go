@@ -79,6 +79,8 @@ type Options struct {
 	Record func(ctx context.Context, t j17.Tenant, a *Act) error
 	// Holders are all who keep data of streams.
 	Holders []Holder
+	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.
+	Gone func(t j17.Tenant, keys []j17.Key)
 	// Sole tells that no other process works on the store: a lease that is held when Run begins is what one has left behind that has ended.
 	Sole bool
 }

@@ -179,6 +179,9 @@ func (x *execution) release(ctx context.Context) error {
 			return err
 		}
 	}
+	if x.o.Gone != nil {
+		x.o.Gone(x.tenant, gone.Keys)
+	}
 	r.Note, r.Released, r.ReleasedTo = "", r.Done, r.Cursor
 	return nil
 }

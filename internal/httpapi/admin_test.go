@@ -89,7 +89,7 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 		tb.Fatal("the fixture's store is not whole")
 	}
 	o.Projections = projection.New(projection.Options{
-		Store: st, Engine: d.Engine, Clock: d.Clock, Logger: d.Logger,
+		Store: st, Engine: d.Engine, Clock: d.Clock, Logger: d.Logger, Places: o.Places,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return o.Deploy.Hold(ctx, t, f)
 		},
@@ -100,7 +100,7 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 }
 
 // erasing is what erases in a fixture; it is executed when its queue is asked to.
-func erasing(o *httpapi.Options, st store.Store, e *engine.Engine) *erasure.Service {
+func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, holders ...erasure.Holder) *erasure.Service {
 	return erasure.New(erasure.Options{
 		Store: st, Clock: o.Clock, Worker: worker.New(o.Clock, o.Logger), Logger: o.Logger, Resolve: e.Resolve, Spec: e.Spec,
 		Root: func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
@@ -115,6 +115,7 @@ func erasing(o *httpapi.Options, st store.Store, e *engine.Engine) *erasure.Serv
 		Record: func(ctx context.Context, _ j17.Tenant, a *erasure.Act) error {
 			return o.Registry.Audit.Add(ctx, control.Record{Action: a.Action, Target: a.Tombstone, Actor: control.Actor{Kind: control.ActorKind(a.By)}})
 		},
+		Holders: holders, Gone: o.Tail.Touch,
 	})
 }
 

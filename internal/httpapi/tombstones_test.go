@@ -1,12 +1,91 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"j17"
+	"j17/internal/clock"
+	"j17/internal/erasure"
+	"j17/internal/httpapi"
+	"j17/internal/spec"
+	"j17/internal/store"
 	shapes "j17/internal/wire"
 )
+
+// holding is what keeps something of streams: it does this when it is to let go of it.
+type holding func() error
+
+func (holding) Spaces() []store.Declared { return nil }
+
+func (h holding) Erase(context.Context, j17.Tenant, erasure.Erased) error { return h() }
+
+// TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first, which its followers are
+// told; that its place is let go of after that is no event, and they hear of it all the same.
+func TestErasedPlacesGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		compiled, found := spec.Compile([]byte(geofenceSpec))
+		if compiled == nil {
+			t.Fatal(found)
+		}
+		var a *administration
+		var views []*client
+		a = administerWith(t, func(o *httpapi.Options) {
+			st, ok := o.Store.(store.Store)
+			if !ok {
+				t.Fatal("the fixture's store is not whole")
+			}
+			app, _ := o.Registry.Instances.ByName("app")
+			o.Engine.Deploy(j17.TenantOf(app.ID, j17.Prod), compiled, nil)
+			o.Erasures = erasing(o, st, o.Engine, o.Engine, holding(func() error {
+				for _, c := range views {
+					if got := c.nextRow(t); got != "row "+noteA {
+						t.Errorf("once the events are replaced: %s", got)
+					}
+				}
+				return nil
+			}), o.Places)
+		})
+		for _, id := range []string{noteA, noteB} {
+			a.write(t, id+"/was_written", `{"text":"a","place":{"lat":50,"lng":10}}`)
+		}
+		p := a.serve(t)
+		for _, path := range []string{"/note/nearby/stream?lat=50&lng=10&radius=5000", "/note/within/stream?box=49.9,9,50.1,11", "/_projections/vans/_stream?near=50,10&radius=5000"} {
+			c := a.stream(t, p, path)
+			if got := []string{c.nextRow(t), c.nextRow(t), c.nextRow(t)}; !slices.Equal(got, []string{"row " + noteA, "row " + noteB, "ready"}) {
+				t.Fatalf("%s: %q", path, got)
+			}
+			views = append(views, c)
+		}
+
+		var made shapes.TombstoneShown
+		if err := json.Unmarshal([]byte(a.ops(t, "POST", "tombstone/note/"+noteA, "").body), &made); err != nil {
+			t.Fatal(err)
+		}
+		a.ops(t, "POST", "tombstones/"+made.Tombstone.ID+"/execute", `{"force":true}`).wants(t, 202)
+		if err := a.Erasures.Queue().Settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended, machine := make(chan error, 1), clock.System{}
+		go func() { // after a minute of the bubble what has not come does not
+			ended <- machine.Wait(t.Context(), machine.Now().Add(time.Minute))
+			a.Drain()
+		}()
+		for i, c := range views {
+			if got := c.nextRow(t); got != "gone "+noteA {
+				t.Errorf("view %d: %s", i, got)
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
 
 // TestTombstones goes through the life of tombstones by HTTP, and through what is refused.
 func TestTombstones(t *testing.T) {

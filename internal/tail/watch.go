@@ -132,6 +132,22 @@ func (t *Tail) Stir(tenant j17.Tenant) {
 	}
 }
 
+// Touch tells the watches of aggregates that what is kept of them has changed, without an event that would say so.
+func (t *Tail) Touch(tenant j17.Tenant, keys []j17.Key) {
+	t.mu.Lock()
+	h := t.hubs[tenant]
+	t.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, key := range keys {
+		h.note(key)
+	}
+	h.wake()
+}
+
 // note tells the watches of an aggregate that it has changed. h.mu is held.
 func (h *hub) note(key j17.Key) {
 	for _, of := range [][]*Watch{h.byKey[key], h.byType[key.Type]} {

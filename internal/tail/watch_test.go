@@ -85,6 +85,28 @@ func TestWatches(t *testing.T) {
 	if err != nil || !slices.Equal(c.Keys, []j17.Key{noteKey(3)}) {
 		t.Errorf("%v, %v", c, err)
 	}
+
+	// So has what somebody says has, of which there is no event.
+	for _, w := range []*tail.Watch{one, docs, all} {
+		f.changes(t, w)
+		select {
+		case <-w.Ready():
+		default:
+		}
+	}
+	f.Touch(tenant, []j17.Key{noteKey(3), noteKey(4)})
+	f.Touch("nobody", []j17.Key{noteKey(3)})
+	for i, of := range []struct {
+		w    *tail.Watch
+		want []string
+	}{{one, []string{"note:n3"}}, {docs, nil}, {all, []string{"note:n3", "note:n4"}}} {
+		if len(of.w.Ready()) > 0 != (of.want != nil) {
+			t.Errorf("watch %d: there are %d signals", i, len(of.w.Ready()))
+		}
+		if got, lost := f.changes(t, of.w); !slices.Equal(got, of.want) || lost {
+			t.Errorf("watch %d: %q, %t, not %q", i, got, lost, of.want)
+		}
+	}
 	for _, w := range []*tail.Watch{one, docs, none, all} {
 		w.Close()
 	}
