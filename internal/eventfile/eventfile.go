@@ -176,7 +176,7 @@ const (
 
 // isCheckpoint reports whether a line is what an export ends with.
 func isCheckpoint(line string) bool {
-	if !strings.HasPrefix(line, `{"`+checkpoint+`":"`) {
+	if !strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(line, "{"), " \t"), `"`+checkpoint+`"`) {
 		return false
 	}
 	v, err := value.ParseString(line)

@@ -22,6 +22,7 @@ func TestSplit(t *testing.T) {
 		{"a byte order mark", "\uFEFF{}\n{}", "1@3:{} 2@6:{}"},
 		{"a byte order mark and an array", "\uFEFF [{}]", "1@5:{}"},
 		{"what an export ends with", "{\"a\":1}\n{\"checkpoint\":\"x\",\"vkey\":\"y\"}\n\n", `1@0:{"a":1}`},
+		{"what an export ends with, written by another program", "{\"a\":1}\n{ \"checkpoint\": \"x\", \"vkey\": \"y\" }\n", `1@0:{"a":1}`},
 		{"what looks like it", `{"checkpoint":"x"}` + "\n" + `{"checkpoint":"x","vkey":"y","z":1}`, `1@0:{"checkpoint":"x"} 2@19:{"checkpoint":"x","vkey":"y","z":1}`},
 		{"what a document ends with", `{"ok":true,"events":[{}],"checkpoint":"x","vkey":"y"}`, "1@21:{}"},
 		{"more in a document", "{\"events\":[{}],\n\"vkey\":\"y\"}", "2:1"},
