@@ -99,6 +99,17 @@ func TestFeedPages(t *testing.T) {
 	if n := strings.Count(lines.body, "\n"); n != 39 || lines.header.Get("X-J17-Next") != want[38] || lines.header.Get("X-J17-Position") != want[38] {
 		t.Errorf("%d lines, next %s, position %s", n, lines.header.Get("X-J17-Next"), lines.header.Get("X-J17-Position"))
 	}
+	for accept, want := range map[string]string{
+		"APPLICATION/X-NDJSON": "application/x-ndjson", "application/json, application/x-ndjson; q=0.5": "application/x-ndjson", "application/x-ndjson;q=0": "application/json",
+		"application/x-ndjson; charset=utf-8; Q=0.000": "application/json", "application/x-ndjson;q=": "application/x-ndjson", "*/*": "application/json",
+	} {
+		for _, path := range []string{"/_events?count=1", "/note/global/events?count=1"} {
+			got := f.do(t, "GET", path, "", "Accept: "+accept)
+			if got.header.Get("Content-Type") != want || !slices.Contains(got.header.Values("Vary"), "Accept") {
+				t.Errorf("%s with Accept %q: %q, which varies with %q", path, accept, got.header.Get("Content-Type"), got.header.Values("Vary"))
+			}
+		}
+	}
 	if p := f.feed(t, "?event=was_coded"); len(p.Events) != 0 || p.Next != nil || p.Position != want[39] {
 		t.Errorf("nothing found is %+v", p)
 	}

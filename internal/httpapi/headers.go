@@ -121,10 +121,21 @@ func acceptsLines(h http.Header) bool { return accepts(h, typeLines) }
 func accepts(h http.Header, wanted string) bool {
 	for _, v := range h["Accept"] {
 		for part := range strings.SplitSeq(v, ",") {
-			media, _, _ := strings.Cut(part, ";")
-			if strings.TrimSpace(media) == wanted {
-				return true
+			media, parameters, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(media), wanted) {
+				return !unwanted(parameters)
 			}
+		}
+	}
+	return false
+}
+
+// unwanted reports whether the parameters of a media type say that it is not acceptable: q=0.
+func unwanted(parameters string) bool {
+	for p := range strings.SplitSeq(parameters, ";") {
+		if name, v, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
+			v = strings.TrimSpace(v)
+			return v != "" && strings.Trim(v, "0.") == ""
 		}
 	}
 	return false

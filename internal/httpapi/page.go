@@ -115,6 +115,7 @@ func (p *eventPage) add(ev *j17.Event) bool {
 // write answers with the page.
 func (p *eventPage) write(w http.ResponseWriter) error {
 	// Headers: all that is known from measuring.
+	w.Header().Add("Vary", "Accept")
 	head, tail, media := `{"ok":true,"events":[`, `],"next":null}`, typeJSON
 	if p.more {
 		tail = `],"next":"` + p.last.String() + `"}`
