@@ -10,16 +10,20 @@ import (
 
 // export is GET export: all events, or the present states of all aggregates.
 func (c *call) export(w http.ResponseWriter) error {
+	aggregateType, err := c.aggregateType()
+	if err != nil {
+		return err
+	}
 	switch cmp.Or(c.query["of"], "events") {
 	case "aggregates":
-		return c.exportAggregates(w)
+		return c.exportAggregates(w, aggregateType)
 	default:
-		return c.exportEvents(w)
+		return c.exportEvents(w, aggregateType)
 	}
 }
 
 // exportAggregates is GET export?of=aggregates: the states of all aggregates at one moment, one a line or as one document.
-func (c *call) exportAggregates(w http.ResponseWriter) error {
+func (c *call) exportAggregates(w http.ResponseWriter, aggregateType string) error {
 	switch {
 	case c.query["after"] != "":
 		return j17.Errorf(j17.CodeInvalidParameter, "after is a position of events; aggregates are exported as they are now").At("after")
@@ -29,7 +33,7 @@ func (c *call) exportAggregates(w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidParameter, "cloudevents is a format of events; states are exported as ndjson or json").At("format")
 	}
 	ctx := c.request.Context()
-	all, err := c.api.Checkpoints.States(ctx, c.tenant, c.query["type"])
+	all, err := c.api.Checkpoints.States(ctx, c.tenant, aggregateType)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestEventsMoveBetweenEnvironments(t *testing.T) {
 	if got := a.ops(t, "GET", "export?of=aggregates", ""); !strings.HasPrefix(got.body, `{"key":"note:global","length":3,"state":{`) || strings.Count(got.body, "\n") != 1 {
 		t.Errorf("aggregates: %s", got.body)
 	}
-	if got := a.ops(t, "GET", "export?of=aggregates&format=json&type=other", ""); got.body != `{"ok":true,"aggregates":[]}` && got.status != 404 {
+	if got := a.ops(t, "GET", "export?of=aggregates&format=json&type=other", ""); got.body != `{"ok":true,"aggregates":[]}` && got.status != 400 {
 		t.Errorf("no aggregates: %d %s", got.status, got.body)
 	}
 
@@ -133,8 +133,10 @@ func TestWhatCannotBeLoaded(t *testing.T) {
 	if got := a.ops(t, "POST", "import?dry_run=1", good); got.status != 400 {
 		t.Errorf("a dry run that there is not: %d", got.status)
 	}
-	if got := a.ops(t, "GET", "export?type=nope", ""); got.status != 404 {
-		t.Errorf("a type that is not there: %d %s", got.status, got.body)
+	for _, query := range []string{"type=nope", "of=aggregates&type=nope"} {
+		if got := a.ops(t, "GET", "export?"+query, ""); got.status != 400 || got.member(t, "path") != "type" || !strings.Contains(got.body, "'nope'") {
+			t.Errorf("a type that is not there: %d %s", got.status, got.body)
+		}
 	}
 	if got := a.ask(t, a.viewer, "GET", "app.j17.example", "/_admin/export", ""); got.status != 200 {
 		t.Errorf("an auditor exports: %d %s", got.status, got.body)
@@ -167,7 +169,7 @@ func TestExportFormats(t *testing.T) {
 	if want, got := `{"ok":true,"events":[`+strings.Join(lines, ",\n")+"]}", a.ops(t, "GET", "export?format=json", "").body; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := a.ops(t, "GET", "export?type=other&format=json", ""); got.status != 404 && got.body != `{"ok":true,"events":[]}` {
+	if got := a.ops(t, "GET", "export?type=other&format=json", ""); got.status != 400 && got.body != `{"ok":true,"events":[]}` {
 		t.Errorf("nothing: %d %s", got.status, got.body)
 	}
 	got := a.ops(t, "GET", "export?format=cloudevents", "")
@@ -178,6 +180,23 @@ func TestExportFormats(t *testing.T) {
 	for _, target := range []string{"export?of=aggregates&format=cloudevents", "export?of=aggregates&checkpoint=true", "export?checkpoint=yes"} {
 		if got := a.ops(t, "GET", target, ""); got.status != 400 {
 			t.Errorf("%s: %d %s", target, got.status, got.body)
+		}
+	}
+}
+
+// TestTypesOfThePastAreExported: events of a type that the spec has no more leave the server by their type, too.
+func TestTypesOfThePastAreExported(t *testing.T) {
+	a := importing(t, nil)
+	a.do(t, "POST", "/note/global/was_written", `{"data":{"text":"x"},`+actor+`}`).wants(t, 201)
+	later, found := spec.Compile([]byte(`{"agent_types":["user"],"aggregate_types":{}}`))
+	if later == nil {
+		t.Fatal(found)
+	}
+	a.Engine.Deploy(j17.TenantOf(a.instance.ID, j17.Prod), later, nil)
+	for query, want := range map[string]int{"": 200, "?type=note": 200, "?type=note&format=json": 200, "?type=doc": 400, "?of=aggregates&type=note": 404} {
+		got := a.ops(t, "GET", "export"+query, "")
+		if got.status != want || want == 200 && strings.Count(got.body, `"key":"note:global"`) != 1 {
+			t.Errorf("export%s: %d %s", query, got.status, got.body)
 		}
 	}
 }

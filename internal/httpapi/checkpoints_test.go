@@ -91,7 +91,7 @@ func TestWhatIsNoCheckpointOverHTTP(t *testing.T) {
 		"GET root-checkpoints?status=x":                  {"": 400},
 		"PUT root-checkpoint-settings":                   {`{"every_events":0}`: 400, `{"every_events":"5"}`: 400, `{"every_hours":-1}`: 400, `{"keep":0}`: 400, `{"keep":1.5}`: 400, `{"enabled":"yes"}`: 400, `{"nonsense":1}`: 400, `{"keep":null}`: 200},
 		"GET export?of=aggregates&after=1700000000000-0": {"": 400},
-		"GET export?of=aggregates&type=ghost":            {"": 404},
+		"GET export?of=aggregates&type=ghost":            {"": 400},
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		for body, want := range bodies {

@@ -9,10 +9,10 @@ import (
 )
 
 // exportEvents is GET export of events: one a line or as one document.
-func (c *call) exportEvents(w http.ResponseWriter) error {
+func (c *call) exportEvents(w http.ResponseWriter, aggregateType string) error {
 	format := c.query["format"]
 	out := &lines{c: c, w: w, of: "events", whole: format == "json"}
-	x, err := c.api.Loader.Export(c.request.Context(), c.tenant, c.query["type"], c.streamID("after"), c.exportFormat(format))
+	x, err := c.api.Loader.Export(c.request.Context(), c.tenant, aggregateType, c.streamID("after"), c.exportFormat(format))
 	if err != nil {
 		return err
 	}

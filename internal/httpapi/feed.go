@@ -61,16 +61,26 @@ func (c *call) awaitPage(w http.ResponseWriter, f tail.Filter, wait time.Duratio
 	return page, page.measure()
 }
 
+// aggregateType reads the parameter type, "" for none: a type of the spec, or of an earlier one of which there are events.
+func (c *call) aggregateType() (string, error) {
+	name := c.query["type"]
+	if name == "" {
+		return "", nil
+	}
+	known, err := c.api.Engine.KnowsType(c.request.Context(), c.tenant, name)
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		return "", j17.Errorf(j17.CodeInvalidParameter, "There is no aggregate type '%s', and no event of one", j17.Printable(name)).At("type")
+	}
+	return name, nil
+}
+
 // filter reads the parameters of a filter.
 func (c *call) filter() (f tail.Filter, err error) {
-	if f.Type = c.query["type"]; f.Type != "" {
-		known, err := c.api.Engine.KnowsType(c.request.Context(), c.tenant, f.Type)
-		if err != nil {
-			return f, err
-		}
-		if !known {
-			return f, j17.Errorf(j17.CodeInvalidParameter, "There is no aggregate type of that name, and no event of one.").At("type")
-		}
+	if f.Type, err = c.aggregateType(); err != nil {
+		return f, err
 	}
 	if f.Event = c.query["event"]; f.Event != "" {
 		known, err := c.knowsEvent(f.Event)

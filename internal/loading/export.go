@@ -78,11 +78,6 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	if err != nil {
 		return nil, err
 	}
-	if aggregateType != "" {
-		if _, err := d.AggregateType(aggregateType); err != nil {
-			return nil, err
-		}
-	}
 	rewrites := l.Store.Rewrites()
 	extent, err := l.Store.Extent(ctx, t)
 	if err != nil {
