@@ -59,7 +59,7 @@ type Delivery struct {
 	Event         EventOf       `json:"event"`
 	CreatedAt     time.Time     `json:"created_at"`
 	NextAttemptAt *time.Time    `json:"next_attempt_at"`
-	Log           []DeliveryTry `json:"log,omitempty"`
+	Log           []DeliveryTry `json:"log,omitzero"` // of a delivery that is shown by itself, [] before its first try
 }
 
 // EventOf names an event.
