@@ -5,6 +5,7 @@ package auth
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"strings"
 
 	"j17"
 	"j17/internal/clock"
@@ -34,11 +35,20 @@ func New(registry *control.Registry, clk clock.Clock) *Authenticator {
 	}
 }
 
+// How credentials begin: API keys, and operators' tokens, with a JSON object in base64.
+const (
+	beginOfKeys   = "j17_"
+	beginOfTokens = "eyJ"
+)
+
 // APIKey returns the principal of an API key's token. Every failure is a *j17.Error of CodeUnauthorized that does not
-// tell unknown, mistyped and revoked keys apart. It does not allocate unless it fails.
+// tell unknown, mistyped and revoked keys apart; what it tells is what has the form of another credential. It does not allocate unless it fails.
 func (a *Authenticator) APIKey(token string) (j17.Principal, error) {
 	key, ok := a.registry.Keys.ByToken(token)
-	if !ok {
+	switch {
+	case !ok && strings.HasPrefix(token, beginOfTokens):
+		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid API key: this has the form of an operator's token, and events and states take an API key.")
+	case !ok:
 		return j17.Principal{}, j17.Errorf(j17.CodeUnauthorized, "Invalid API key")
 	}
 	return j17.Principal{Kind: j17.APIKey, ID: key.ID, Instance: key.Instance, Environment: key.Environment, Scope: key.Scope}, nil

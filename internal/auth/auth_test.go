@@ -95,13 +95,23 @@ func TestAPIKey(t *testing.T) {
 	mistyped := token[:len(token)-10] + strings.Repeat("1", 10)
 	for what, bad := range map[string]string{
 		"nothing": "", "an invented key": "j17_0_prod_nope", "garbage": "garbage", "a mistyped key": mistyped, "a key of another server": foreign,
-		"an operator's token": session.Token, "a node secret": s.registry.Secrets.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix, "too much": strings.Repeat("x", 1<<20),
+		"a node secret": s.registry.Secrets.NodeSecret(), "a handle": k.ID, "a prefix": k.Prefix, "too much": strings.Repeat("x", 1<<20),
 	} {
 		p, err := s.APIKey(bad)
 		refused(t, what, err, j17.CodeUnauthorized, "Invalid API key")
 		if p != (j17.Principal{}) {
 			t.Errorf("%s: %+v", what, p)
 		}
+	}
+
+	// One credential in the place of the other, whether it is right there or not.
+	for _, bad := range []string{session.Token, session.Token + "x"} {
+		_, err := s.APIKey(bad)
+		refused(t, "an operator's token", err, j17.CodeUnauthorized, "Invalid API key: this has the form of an operator's token, and events and states take an API key.")
+	}
+	for _, bad := range []string{token, mistyped} {
+		_, err := s.Operator(bad)
+		refused(t, "an API key", err, j17.CodeUnauthorized, "Invalid token: this has the form of an API key. Send the token of POST /api/login, or a key where events and states are.")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -149,6 +150,8 @@ func (a *Authenticator) check(token string) (*claims, error) {
 	switch {
 	case errors.Is(err, jwt.ErrTokenExpired):
 		return nil, j17.Errorf(j17.CodeUnauthorized, "Token expired")
+	case err != nil && strings.HasPrefix(token, beginOfKeys):
+		return nil, j17.Errorf(j17.CodeUnauthorized, "Invalid token: this has the form of an API key. Send the token of POST /api/login, or a key where events and states are.")
 	case err != nil: // The cause may quote the token.
 		return nil, invalidToken()
 	case c.IssuedAt == nil, c.ID == "", a.registry.Secrets.TokenRevoked(c.ID):

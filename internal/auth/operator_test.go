@@ -138,10 +138,8 @@ func TestTokensThatAreNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, apiKey := s.key(t, j17.Prod, j17.ScopeWrite)
 	for what, token := range map[string]string{
 		"nothing":             "",
-		"an API key":          apiKey,
 		"a node secret":       s.registry.Secrets.NodeSecret(),
 		"dots":                "..",
 		"garbage":             "x.y.z",
