@@ -87,6 +87,9 @@ type storedEvent struct {
 	StreamID string `json:"stream_id"`
 	Key      string `json:"key"`
 	Type     string `json:"type"`
+	Data     struct {
+		N int `json:"n"`
+	} `json:"data"`
 }
 
 // TestKillKeepsPromises kills the server with SIGKILL at random moments while orders are placed and the clock is moved, again and
