@@ -83,6 +83,8 @@ type Batch struct {
 	Entries []store.Entry
 	// Rewrites is how often events had been rewritten, by the store's count, before the entries were read.
 	Rewrites uint64
+	// After is up to where everything was handled before the batch.
+	After j17.StreamID
 	// Behind is how many events the feed had, wanted or not, from the first entry on when it was handed out.
 	Behind uint64
 	// Attempt counts the tries of the first entry from 1. Tries that their process did not survive are not counted.

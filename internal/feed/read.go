@@ -405,7 +405,9 @@ func (r *reader) call(ctx context.Context, p *page, entries []store.Entry, ends 
 	}
 	size := r.kind.Batch >> min(r.saved.Failures, 30)
 	size = min(max(size, 1), len(entries))
-	b := &Batch{Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, Attempt: r.saved.Failures + 1}
+	b := &Batch{
+		Tenant: r.h.tenant, Name: r.name, Entries: entries[:size], Rewrites: p.rewrites, After: r.now.After, Attempt: r.saved.Failures + 1,
+	}
 	if extent, err := r.h.s.o.Store.Extent(ctx, r.h.tenant); err == nil && extent.Events > r.now.Count {
 		b.Behind = extent.Events - r.now.Count
 	}

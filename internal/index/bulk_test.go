@@ -102,6 +102,38 @@ func TestABacklogWithoutRowsIsReadOnce(t *testing.T) {
 	})
 }
 
+// TestABacklogThatChangesNothingIsReadOnce works off many events, behind many of other types, that leave all rows as they are: nothing is
+// written into the slot then, and what was handled before is not looked at again.
+func TestABacklogThatChangesNothingIsReadOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const events, atOnce = 6000, 1000
+		d := source{h.disk}.definition(nil)
+		h.write(prod, event("item", "i00", `{"label":"a"}`))
+		n := &named{Store: h.disk}
+		p := h.start(n)
+		p.Bulk(atOnce, 7)
+		h.ready(p, prod, d)
+		h.at(p, prod)
+		for range 2 * atOnce {
+			h.write(prod, event("other", "x", `{}`))
+		}
+		h.pass(time.Minute)
+		before := n.names.Load()
+		for range events {
+			h.write(prod, event("item", "i00", `{"label":"a"}`))
+		}
+		h.pass(time.Minute)
+		h.at(p, prod)
+		if names := n.names.Load() - before; names < events/2 || names > events*4/3 {
+			t.Errorf("%d names were read of %d events", names, events)
+		}
+		h.verify(p, prod)
+		p.stop()
+	})
+}
+
 // TestABacklogIsGoneOnWithAsItWasBegun: a process that takes fewer events at a time goes on with all of what another one has begun.
 func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {

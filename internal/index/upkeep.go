@@ -54,6 +54,10 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		}
 		d = s.definition(b.Tenant, sl)
 	}
+	// What changed nothing that the index shows was not written into the slot.
+	if sl.Fanout == nil && b.After.Compare(sl.after()) > 0 {
+		sl.After = writePosition(b.After)
+	}
 	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
 	defer func() {
 		s.busy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
