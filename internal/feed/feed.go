@@ -63,8 +63,9 @@ type Kind struct {
 	// Batch bounds the entries of one call; 0 means 256.
 	Batch int
 	// Rest, if not nil, says for how long a subscription may leave the events that it has not passed where they are, 0 for not at all: it is
-	// asked again when something is written, and after that time. behind is how many events they are, end is where the feed ends. It is called
-	// often, and has to answer from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
+	// asked again when something is written, and after that time. behind is how many events they are, end is where the last one of them is. Where
+	// there is Types, these are the wanted ones, and it is not asked while it is not known how many they are, or where all types are wanted. It is
+	// called often, and has to answer from memory. A subscription that is woken does not rest before it has come to where the feed ended then.
 	Rest func(t j17.Tenant, name string, behind uint64, end j17.StreamID) time.Duration
 	// Do handles a batch. After nil all of it is handled, unless Batch.Done was called: then what was committed is. After an error,
 	// a panic, or when the lease's time is over, what is not handled comes again, fewer entries at a time, after a pause, or as

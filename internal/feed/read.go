@@ -42,8 +42,9 @@ type reader struct {
 	woken bool
 	// quick is the end of a page that was handled at once and was not the last one.
 	quick j17.StreamID
-	// types are what the kind's Types has said last, nil before.
-	types []string
+	// types are what the kind's Types has said last, nil before; backlog counts events of these.
+	types   []string
+	backlog backlog
 	// resting tells that the kind has let it rest, timed that somebody ends that after a while, and awake up to where it does not rest.
 	resting, timed bool
 	awake          j17.StreamID
@@ -264,7 +265,13 @@ func (r *reader) rests(now time.Time, seen uint64) bool {
 	if err != nil || extent.Events <= r.now.Count {
 		return false
 	}
-	d := r.kind.Rest(r.h.tenant, r.name, extent.Events-r.now.Count, extent.Last)
+	behind, end := extent.Events-r.now.Count, extent.Last
+	if r.kind.Types != nil {
+		if behind, end = r.concerned(); behind == 0 {
+			return false
+		}
+	}
+	d := r.kind.Rest(r.h.tenant, r.name, behind, end)
 	if r.resting = d > 0; !r.resting {
 		return false
 	}
@@ -281,6 +288,34 @@ func (r *reader) rests(now time.Time, seen uint64) bool {
 		}()
 	}
 	return true
+}
+
+// backlog is how many events are known that a subscription has not passed and that are of types it wants: those greater than from, up to a
+// position.
+type backlog struct {
+	from, upTo, last j17.StreamID
+	events           uint64
+}
+
+// concerned returns how many events that the subscription has not passed are of types it wants, and where the last one of these is; 0 where
+// that is not known. The caller holds the holding's mu.
+func (r *reader) concerned() (behind uint64, end j17.StreamID) {
+	if r.types == nil {
+		return 0, end
+	}
+	if r.backlog.from != r.now.After {
+		r.backlog = backlog{from: r.now.After, upTo: r.now.After}
+	}
+	n, last, upTo, ok := r.h.s.o.Store.CountRecent(r.h.tenant, r.backlog.upTo, r.types)
+	if !ok {
+		r.backlog = backlog{}
+		return 0, end
+	}
+	if r.backlog.upTo = upTo; n > 0 {
+		r.backlog.last = last
+	}
+	r.backlog.events += n
+	return r.backlog.events, r.backlog.last
 }
 
 // rouse lets the subscription not rest before it has come to where the feed ends now. The caller holds the holding's mu.
@@ -329,7 +364,7 @@ func (r *reader) ofTypes(ctx context.Context, p *page) (wanted []bool, err error
 		return nil, err
 	}
 	types := <-answer
-	r.lock(func() { r.types = types })
+	r.lock(func() { r.types, r.backlog = types, backlog{} })
 	if types == nil {
 		return nil, nil
 	}

@@ -201,3 +201,98 @@ func TestWhatIsBehindIsHandedOut(t *testing.T) {
 		stop()
 	})
 }
+
+// TestRestAsksOfWhatIsWanted: a subscription that rests is behind by the events of its types. Others do not let it rest, and are passed as far as
+// nothing that it wants is before them.
+func TestRestAsksOfWhatIsWanted(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		l := &lazy{}
+		k := orders(&l.heard)
+		k.Rest = l.rest
+		s := h.set(k)
+		stop := h.run(s)
+		h.subscribe(s, shop, "x", feed.Beginning())
+		h.mixed("order")
+		pass(t, 100*time.Millisecond)
+		extent := func() store.Extent {
+			t.Helper()
+			e, err := h.Extent(t.Context(), shop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+
+		// Others only.
+		l.set(time.Hour)
+		before, _, _ := l.last()
+		for range 20 {
+			h.mixed(slices.Repeat([]string{"cart"}, 10)...)
+			pass(t, 10*time.Millisecond)
+		}
+		if asked, _, _ := l.last(); asked != before || h.status(s, "x").Lag != 0 {
+			t.Errorf("it was asked %d times, where nothing that it wants was written; %+v", asked-before, h.status(s, "x"))
+		}
+
+		// Both, a few at a time.
+		var end j17.StreamID
+		for range 5 {
+			h.mixed("cart", "order", "cart", "order")
+			end = extent().Last
+			h.mixed("cart", "cart")
+			pass(t, 10*time.Millisecond)
+		}
+		if _, behind, last := l.last(); behind != 10 || last != end || len(l.of(shop, "x")) != 1 {
+			t.Errorf("%d events are behind, the last of them %s, want 10 and %s", behind, last, end)
+		}
+		if lag := h.status(s, "x").Lag; lag != 29 { // but the cart before the first order
+			t.Errorf("the subscription is behind by %d events, want 29", lag)
+		}
+
+		// All that it wants is handed out.
+		l.set(0)
+		h.mixed("order")
+		pass(t, 100*time.Millisecond)
+		if n := len(l.of(shop, "x")); n != 12 || h.status(s, "x").Lag != 0 {
+			t.Errorf("%d events were handed out, want 12; %+v", n, h.status(s, "x"))
+		}
+		stop()
+	})
+}
+
+// TestRestNeedsToKnow: where it is not in memory what a subscription has not passed, it does not rest.
+func TestRestNeedsToKnow(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		l := &lazy{rests: time.Hour}
+		k := orders(&l.heard)
+		k.Rest = l.rest
+		s := h.set(k)
+		stop := h.run(s)
+		h.subscribe(s, shop, "x", feed.Beginning())
+
+		// Of which types they are is known from the first event on.
+		h.mixed("order", "order")
+		pass(t, 100*time.Millisecond)
+		if n := len(l.of(shop, "x")); n != 2 {
+			t.Errorf("%d events were handed out, want 2", n)
+		}
+		h.mixed("order")
+		pass(t, 100*time.Millisecond)
+		if _, behind, _ := l.last(); behind != 1 || h.status(s, "x").Lag != 1 {
+			t.Errorf("it does not rest: %d events are behind", behind)
+		}
+
+		// A note says of which events is not known what stands there now.
+		erased := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
+		if err := storetest.Erase(t.Context(), h.Store, shop, j17.Key{Type: "order", ID: "o"}, erased); err != nil {
+			t.Fatal(err)
+		}
+		pass(t, 100*time.Millisecond)
+		if status := h.status(s, "x"); status.Lag != 0 {
+			t.Errorf("it rests, though there is a note: %+v", status)
+		}
+		stop()
+	})
+}

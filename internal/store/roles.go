@@ -111,6 +111,11 @@ type Feed interface {
 	// where that does not begin at the position or where a note stands behind it.
 	ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []Leaf, more bool)
 
+	// CountRecent counts the events behind a position that are of an aggregate of one of some types. last is where the last one of them is, upTo
+	// where the last of all events is, which are after where there are none. It looks at what is in memory only, and is not ok where that does
+	// not begin at the position or where a note stands behind it. Now and then an event of another type is counted as well.
+	CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool)
+
 	// Changed returns up to limit tenants whose feeds have changed later than since, in the order of their last changes. What it
 	// costs does not depend on tenants that have not changed.
 	Changed(ctx context.Context, since uint64, limit int) ([]Change, error)

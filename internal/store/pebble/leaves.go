@@ -159,25 +159,13 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 
 // ReadOthers returns the leaf hashes of events of other types. See store.Feed.
 func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
-	// What is kept.
-	s.mu.Lock()
-	var all [][]keptLeaf
-	var noted j17.StreamID
-	kept := false
-	if of := s.tenants[t]; of != nil && !s.closed {
-		all, kept = of.leaves.behind(after)
-		noted = of.leaves.noted
-	}
-	s.mu.Unlock()
-	if !kept || noted.Compare(after) > 0 {
+	all, kept := s.leavesBehind(t, after)
+	if !kept {
 		return nil, true
 	}
 
 	// Two types may have one hash. Then an event counts as one of those that end the reading, which is safe.
-	end := make([]uint64, len(types))
-	for i, name := range types {
-		end[i] = s.leaves.hash(name)
-	}
+	end := s.leaves.hashes(types)
 	for _, piece := range all {
 		for i := range piece {
 			leaf := &piece[i]
@@ -188,6 +176,42 @@ func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, lim
 		}
 	}
 	return leaves, false
+}
+
+// CountRecent counts events of some types. See store.Feed.
+func (s *Store) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool) {
+	last, upTo = after, after
+	all, ok := s.leavesBehind(t, after)
+	wanted := s.leaves.hashes(types)
+	for _, piece := range all {
+		for i := range piece {
+			leaf := &piece[i]
+			if upTo = leaf.Position; slices.Contains(wanted, leaf.typ) {
+				n, last = n+1, leaf.Position
+			}
+		}
+	}
+	return n, last, upTo, ok
+}
+
+// leavesBehind returns what is kept of all events of a tenant greater than a position, where these are all, and no note is among them.
+func (s *Store) leavesBehind(t j17.Tenant, after j17.StreamID) (all [][]keptLeaf, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.tenants[t]
+	if of == nil || s.closed || of.leaves.noted.Compare(after) > 0 {
+		return nil, false
+	}
+	return of.leaves.behind(after)
+}
+
+// hashes returns what stands for the names of types.
+func (r *recentLeaves) hashes(types []string) []uint64 {
+	all := make([]uint64, len(types))
+	for i, name := range types {
+		all[i] = r.hash(name)
+	}
+	return all
 }
 
 // hash returns what stands for the name of a type.

@@ -137,6 +137,7 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 						t.Fatalf("%s: %s is among the events after %s that are not of %v", when, leaf.Position, after, types)
 					}
 				}
+				compareRecent(t, f, tn, after, types, all[i:], when)
 				if !more && len(got) < len(all)-i {
 					t.Fatalf("%s: nothing but %d events after %s, where %d entries are", when, len(got), after, len(all)-i)
 				}
@@ -144,4 +145,26 @@ func compareOthers(t *testing.T, f store.Store, tn j17.Tenant, when string) (fou
 		}
 	}
 	return found
+}
+
+// compareRecent compares how many events of some types are said to be behind a position with what is there. An event of another type may be
+// counted, so of none of the types there is hardly any.
+func compareRecent(t *testing.T, f store.Store, tn j17.Tenant, after j17.StreamID, types []string, behind []store.Entry, when string) {
+	t.Helper()
+	n, last, upTo, ok := f.CountRecent(tn, after, types)
+	if !ok {
+		return
+	}
+	want, wantLast, wantUpTo := uint64(0), after, after
+	for _, e := range behind {
+		if e.Event == nil {
+			t.Fatalf("%s: events are counted behind %s, where a note is", when, after)
+		}
+		if wantUpTo = e.Event.StreamID; slices.Contains(types, e.Event.Key.Type) {
+			want, wantLast = want+1, e.Event.StreamID
+		}
+	}
+	if n != want || last != wantLast || upTo != wantUpTo {
+		t.Fatalf("%s: %d events of %v behind %s, the last one %s of up to %s, want %d, %s and %s", when, n, types, after, last, upTo, want, wantLast, wantUpTo)
+	}
 }
