@@ -27,12 +27,15 @@ type rotten struct {
 	place.Storage
 
 	harmed atomic.Bool
-	// read, if not nil, is called when a stream has been read.
-	read func(j17.Key)
+	// reading, if not nil, is called before a stream is read, read when it has been.
+	reading, read func(j17.Key)
 }
 
 func (r *rotten) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
+		if r.reading != nil {
+			r.reading(key)
+		}
 		for ev, err := range r.Storage.ReadStream(ctx, t, key, from, to) {
 			if !yield(ev, err) {
 				return

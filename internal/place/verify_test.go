@@ -2,11 +2,11 @@ package place_test
 
 import (
 	"strings"
-	"sync"
 	"testing"
 
 	"j17"
 	"j17/internal/engine/enginetest"
+	"j17/internal/geo"
 	"j17/internal/place"
 	"j17/internal/store"
 )
@@ -95,37 +95,24 @@ func TestVerifyEntriesOfNobody(t *testing.T) {
 	}
 }
 
-// TestVerifyBesideWriters: what is written while places are compared is no difference.
+// TestVerifyBesideWriters: an aggregate that gets another place whenever its events are read, after it was looked at how many there are, is no
+// difference.
 func TestVerifyBesideWriters(t *testing.T) {
 	t.Parallel()
 	h := settled(t)
-	var writers sync.WaitGroup
-	stop := make(chan struct{})
-	for w := range 2 {
-		writers.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				c := enginetest.Command(t, "shop/"+id(w*10+n%10)+"/was_opened", enginetest.Body(`{"at":{"lat":`+string(rune('1'+n%9))+`,"lng":3}}`))
-				if _, err := h.Execute(t.Context(), c); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	for range 20 {
-		if v, err := h.places.Verify(t.Context(), enginetest.Tenant); err != nil || v.Difference != nil {
-			t.Errorf("%+v, %v", v.Difference, err)
-			break
+	moves := 0
+	st := &rotten{Storage: h.Store, reading: func(key j17.Key) {
+		if key.Type == "shop" {
+			moves++
+			h.Post(h.tb, key.Type+"/"+key.ID+"/was_opened", enginetest.Body(at(geo.Point{Lat: float64(moves % 80), Lng: 3})))
 		}
+	}}
+	_, p := h.onto(h.Engine, st)
+	v, err := p.Verify(t.Context(), enginetest.Tenant)
+	if err != nil || v.Difference != nil || moves < 20 {
+		t.Errorf("%+v, %v, after %d moves", v.Difference, err, moves)
 	}
-	close(stop)
-	writers.Wait()
-	if n := h.places.Stats().Rebuilt; n != 0 {
+	if n := p.Stats().Rebuilt; n != 0 {
 		t.Errorf("they were begun anew %d times", n)
 	}
 }
