@@ -254,6 +254,22 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// TestAskedWords: the last word of a question is the last one of its text, whatever stands before it.
+func TestAskedWords(t *testing.T) {
+	for text, want := range map[string][]string{
+		"blue ki":            {"blue", "ki"},
+		"Blue kit BLUE":      {"blue", "kit", "blue"},
+		"kit kit":            {"kit", "kit"},
+		"a b a b c b":        {"a", "b", "c", "b"},
+		"kit, kit and, kit!": {"kit", "and", "kit"},
+		" ... ":              nil,
+	} {
+		if got := AskedWords(text); !slices.Equal(got, want) {
+			t.Errorf("%q asks for %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestRecords: a record is read as it was written, and what is no record is refused.
 func TestRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -433,8 +433,8 @@ func (h *house) check(t j17.Tenant, v *index.View) {
 			h.tb.Fatalf("%s: %d rows, %v, want %d", w.name, n, err, len(want))
 		}
 	}
-	for _, words := range []string{"red", "re", "red green", "red gr", "green re", "red blue gr"} {
-		h.checkWords(v, rows, index.SplitWords(words))
+	for _, words := range []string{"red", "re", "red green", "red gr", "green re", "red blue gr", "red red", "re re", "red green re red"} {
+		h.checkWords(v, rows, index.AskedWords(words))
 	}
 }
 

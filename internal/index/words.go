@@ -18,18 +18,42 @@ func WordsVersion() string { return "2 " + norm.Version + " " + cases.UnicodeVer
 // SplitWords returns the words of a text in their order, each once, as Unicode divides it (UAX 29), in the one form that all ways to write
 // them have in common: letters are composed (NFC), and without differences of case, also where these are of length ("ß", "SS"). What has
 // neither a letter nor a digit is no word.
-func SplitWords(text string) (words []string) {
-	seen := map[string]bool{}
+func SplitWords(text string) []string { return once(eachWord(text)) }
+
+// AskedWords returns the words of a question, as View.Words takes them: each once, and behind them the last of the text, which is the beginning
+// of a word, also where it stands in the text before.
+func AskedWords(text string) []string {
+	words := eachWord(text)
+	if len(words) == 0 {
+		return nil
+	}
+	last := len(words) - 1
+	return append(once(words[:last]), words[last])
+}
+
+// eachWord returns all words of a text in their order.
+func eachWord(text string) (words []string) {
 	text = commonForm(text)
 	for state := -1; text != ""; {
 		var word string
 		word, text, state = uniseg.FirstWordInString(text, state)
-		if strings.IndexFunc(word, isWord) >= 0 && !seen[word] {
-			seen[word] = true
+		if strings.IndexFunc(word, isWord) >= 0 {
 			words = append(words, word)
 		}
 	}
 	return words
+}
+
+// once returns words without those that stand before already.
+func once(words []string) (some []string) {
+	seen := map[string]bool{}
+	for _, word := range words {
+		if !seen[word] {
+			seen[word] = true
+			some = append(some, word)
+		}
+	}
+	return some
 }
 
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }

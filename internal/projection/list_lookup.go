@@ -68,7 +68,7 @@ func (p *plan) scan(b *work.Budget, view *index.View, after string, limit int) (
 	var hits []index.Hit
 	var err error
 	if p.next != nil && p.next.op == words {
-		hits, err = view.Words(b, p.number(), index.SplitWords(p.next.text), after, limit)
+		hits, err = view.Words(b, p.number(), index.AskedWords(p.next.text), after, limit)
 	} else {
 		hits, err = view.Scan(b, p.lookup(), after, limit)
 	}
@@ -85,7 +85,7 @@ func (p *plan) countIn(b *work.Budget, view *index.View) (n uint64, err error) {
 	case p.index == byID:
 		n, err = view.Count(b, index.Query{Lanes: [][]index.Range{{index.All(allRows, 0)}}})
 	case p.next != nil && p.next.op == words:
-		n, err = view.CountWords(b, p.number(), index.SplitWords(p.next.text))
+		n, err = view.CountWords(b, p.number(), index.AskedWords(p.next.text))
 	default:
 		n, err = view.Count(b, p.lookup())
 	}

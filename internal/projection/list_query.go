@@ -162,7 +162,7 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 	case prefix:
 		c.text = literalText(text)
 	case words:
-		if c.text = text; len(index.SplitWords(text)) > maxWords {
+		if c.text = text; len(index.AskedWords(text)) > maxWords {
 			return c, j17.Errorf(j17.CodeInvalidParameter, "More than %d words are looked for", maxWords).At(j17.Printable(name))
 		}
 	case above, below:
