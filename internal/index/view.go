@@ -330,7 +330,7 @@ func (v *View) Row(id string) (entries []Entry, ok bool, err error) {
 
 // Query says which entries of an index are looked for.
 type Query struct {
-	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have nothing in common; all lanes
+	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value in common; all lanes
 	// have the same number of values given, each other ones. Entries of all lanes come in the order of what stands behind the given
 	// values, then of ids. A row that has several entries in them is found once, at the first of these.
 	Lanes [][]Range
@@ -402,11 +402,16 @@ func (v *View) lanes(q *Query) []*lane {
 			l.skip = len(v.slot.name) + 1 + len(ranges[0].head)
 		}
 		for j := range ranges {
-			if !ranges[j].Empty() {
-				keys := ranges[j].in(v.slot.name)
-				keys.Backward = q.Backward
-				l.left = append(l.left, keys)
+			if ranges[j].Empty() {
+				continue
 			}
+			keys := ranges[j].in(v.slot.name)
+			keys.Backward = q.Backward
+			if n := len(l.left); n > 0 && keys.From < l.left[n-1].To {
+				l.left[n-1].To = max(l.left[n-1].To, keys.To) // both are looked through for values that are cut at the same place
+				continue
+			}
+			l.left = append(l.left, keys)
 		}
 		if q.Backward {
 			slices.Reverse(l.left)
