@@ -90,5 +90,8 @@ TABLE
 CGO_ENABLED=0 go build -trimpath -o "$program" ./cmd/j17
 go run ./bench/upkeep -bin "$program"
 
+# Writes while a backup is made, in the same way.
+go run ./bench/beside -bin "$program"
+
 # Files of events, through the program.
 bench/loading.sh
