@@ -167,7 +167,7 @@ func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value,
 	// Types.
 	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return parsed, j17.Errorf(j17.CodeInvalidField, "'%s' must not be a %s", wrong.Field, wrong.Value).At(wrong.Field)
+			return parsed, j17.Errorf(j17.CodeInvalidField, "'%s' must be %s, not %s", wrong.Field, wantedKind(wrong.Type), givenKind(wrong.Value)).At(wrong.Field)
 		}
 		return parsed, j17.Errorf(j17.CodeInvalidField, "The request body has not the form that is asked for")
 	}
@@ -233,4 +233,35 @@ func scratchFile() (*os.File, error) {
 // noRoom is the error of a body that could not be put aside.
 func noRoom(err error) error {
 	return j17.Errorf(j17.CodeStorageFull, "The server could not put the file aside: there is no room in its folder for temporary files (TMPDIR), or no such folder. Nothing was stored.").Because(err)
+}
+
+// wantedKind says what a member of a Go type takes.
+func wantedKind(t reflect.Type) string {
+	switch kind := t.Kind(); {
+	case kind == reflect.String:
+		return "a string"
+	case kind == reflect.Bool:
+		return "true or false"
+	case t.ConvertibleTo(reflect.TypeFor[float64]()): // numbers
+		return "a whole number in digits alone, and not too large"
+	case kind == reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// givenKind says what stands where something else is asked for, by the words of encoding/json.
+func givenKind(words string) string {
+	if number, ok := strings.CutPrefix(words, "number "); ok {
+		return j17.Printable(number)
+	}
+	switch words {
+	case "array", "object":
+		return "an " + words
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + words
+	}
 }

@@ -118,6 +118,20 @@ func TestTombstones(t *testing.T) {
 		}
 	}
 
+	for body, want := range map[string]string{
+		`{"grace_period_days":1000.0}`:               "'grace_period_days' must be a whole number in digits alone, and not too large, not 1000.0",
+		`{"grace_period_days":[3]}`:                  "'grace_period_days' must be a whole number in digits alone, and not too large, not an array",
+		`{"legal_basis":5}`:                          "'legal_basis' must be a string, not a number",
+		`{"request_id":{}}`:                          "'request_id' must be a string, not an object",
+		`{"again":"yes"}`:                            "'again' must be true or false, not a string",
+		`{"legal_basis":true}`:                       "'legal_basis' must be a string, not true or false",
+		`{"grace_period_days":99999999999999999999}`: "'grace_period_days' must be a whole number in digits alone, and not too large, not 99999999999999999999",
+	} {
+		if got := a.ops(t, "POST", "tombstone/note/"+who, body); got.member(t, "error") != want {
+			t.Errorf("%s: %s", body, got.member(t, "error"))
+		}
+	}
+
 	// Its life.
 	made := ask("POST", "tombstone/note/"+who, `{"request_id":"R1"}`, 201)
 	if got := a.ops(t, "POST", "tombstone/note/"+who, ""); got.status != 409 || got.member(t, "code") != "conflict" || !strings.Contains(got.body, made.ID) {
