@@ -29,6 +29,8 @@ type arrival struct {
 	came    atomic.Int64
 	// seen is what came was at the last look, -1 before the first; the mutex of all guards it.
 	seen int64
+	// over tells that the handler has ended: what still comes is read so that the connection can be used again, and for nothing else.
+	over atomic.Bool
 	// cut is set when nobody waits any longer.
 	cut atomic.Bool
 }
@@ -49,7 +51,7 @@ func (s *arrivals) remove(a *arrival) {
 	delete(s.all, a)
 }
 
-// look ends the waiting for bodies of which nothing has come since the last look.
+// look ends the waiting for bodies of which nothing has come since the last look, and for those that nobody wants any more.
 func (s *arrivals) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +60,7 @@ func (s *arrivals) look() {
 		if !a.waiting.Load() {
 			came = -1 // its client is not to blame
 		}
-		if came >= 0 && came == a.seen {
+		if a.over.Load() || came >= 0 && came == a.seen {
 			a.cut.Store(true)
 			_ = a.control.SetReadDeadline(clock.System{}.Now()) // where there is no connection, nobody waits for one
 		}
@@ -66,8 +68,8 @@ func (s *arrivals) look() {
 	}
 }
 
-// EndStalled ends requests of whose bodies nothing comes for a while, until the context ends. It is for a server that is about to stop: those that
-// go on arriving are read to their ends.
+// EndStalled ends requests of whose bodies nothing comes for a while, and those that wait for what they do not want, until the context ends. It is for
+// a server that is about to stop: bodies that go on arriving are read to their ends.
 func (a *API) EndStalled(ctx context.Context) {
 	for {
 		a.arrivals.look()
@@ -81,16 +83,38 @@ func (a *API) EndStalled(ctx context.Context) {
 type arriving struct {
 	io.ReadCloser
 	*arrival
+	// left is how much of it is still to come, as far as its client has said; ended tells that no more comes. Only Read changes them, and
+	// only the request's own goroutine reads.
+	left  int64
+	ended bool
 }
 
 // Read reads what has come.
-func (b arriving) Read(p []byte) (int, error) {
+func (b *arriving) Read(p []byte) (int, error) {
 	b.waiting.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	b.waiting.Store(false)
 	b.came.Add(1)
+	b.left -= int64(n)
+	b.ended = b.ended || err != nil
 	if err != nil && b.cut.Load() {
 		err = j17.Errorf(j17.CodeUnavailable, "The server is about to stop, and nothing has come of the rest of the body for %d seconds. Nothing was stored. Send the request again.", stallTime/time.Second).Because(err)
 	}
 	return n, err
+}
+
+// maxPassedOver is how much of a body that the handler has not read may come behind it, as in net/http (maxPostHandlerReadBytes).
+const maxPassedOver = 256 << 10
+
+// passOver reads what a request's handler has left of its body, as net/http would do over HTTP/1.1 before it sends the answer: many clients read
+// no answer before they have sent all. Only here is it known that they are waited for.
+func (b *arriving) passOver(w http.ResponseWriter, r *http.Request) {
+	if b.ended || b.left >= maxPassedOver || r.ProtoMajor != 1 || r.Close || r.Header.Get("Expect") != "" {
+		return // net/http does not wait for the rest either
+	}
+	if w.Header().Get("Connection") == "close" {
+		_ = b.control.Flush() // the answer waits for nothing where its connection ends; who has gone needs none
+	}
+	b.over.Store(true)
+	_, _ = io.CopyN(io.Discard, b, maxPassedOver+1)
 }

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -106,4 +108,93 @@ func testStalledBodies(t *testing.T, speak func(*http.Protocols, bool)) {
 	}
 	stop()
 	<-ended
+}
+
+// exchange is a connection, with the statuses of the answers as they come; ended is closed when the server ends it.
+type exchange struct {
+	net.Conn
+	statuses chan int
+	ended    chan struct{}
+}
+
+func (x exchange) send(t *testing.T, text string) {
+	t.Helper()
+	if _, err := io.WriteString(x, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAServerThatStopsDoesNotReadWhatItHasRefused: a request that is refused before its body has come waits for the rest as net/http does, so that
+// its connection can be used again, but not once the server is about to stop.
+func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		spoken := &http.Protocols{}
+		spoken.SetHTTP1(true)
+		p := f.serveBy(t, spoken)
+		const length = 20_000
+		half := strings.Repeat("x", length/2)
+		post := func(fields, body string) exchange {
+			here, there := net.Pipe()
+			p.connections <- there
+			x := exchange{here, make(chan int, 10), make(chan struct{})}
+			go func() {
+				defer close(x.ended)
+				in := bufio.NewReader(here)
+				for {
+					resp, err := http.ReadResponse(in, nil)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+					x.statuses <- resp.StatusCode
+				}
+			}()
+			x.send(t, "POST /note/global/was_written HTTP/1.1\r\nHost: app.j17.example\r\nAuthorization: Bearer nobody\r\n"+fields+"\r\n\r\n"+body)
+			return x
+		}
+
+		// What has all come leaves a connection that is of use, half of it one that waits.
+		known := fmt.Sprintf("Content-Length: %d", length)
+		whole, left := post(known, half), post(known, half)
+		chunked := post("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", length, half))
+		large := post(fmt.Sprintf("Content-Length: %d", 1<<20), "")
+		synctest.Wait()
+		if got, want := [4]int{len(whole.statuses), len(left.statuses), len(chunked.statuses), len(large.statuses)}, [4]int{0, 0, 1, 1}; got != want {
+			t.Errorf("%d answers have come, want %d", got, want)
+		}
+		whole.send(t, half+"GET /note/global HTTP/1.1\r\nHost: app.j17.example\r\n\r\n")
+		for range 2 {
+			if got := <-whole.statuses; got != http.StatusUnauthorized {
+				t.Errorf("a request that has all come is answered %d", got)
+			}
+		}
+
+		// None of them holds up the end.
+		ctx, stop := context.WithCancel(t.Context())
+		looked := make(chan struct{})
+		go func() {
+			defer close(looked)
+			f.EndStalled(ctx)
+		}()
+		synctest.Wait()
+		for name, x := range map[string]exchange{"of a known length": left, "in chunks": chunked} {
+			select {
+			case <-x.ended:
+			default:
+				t.Errorf("a connection on which half a body %s has come waits for the rest", name)
+			}
+			if len(x.statuses) != 1 || <-x.statuses != http.StatusUnauthorized {
+				t.Errorf("a request half of which has come %s is not refused", name)
+			}
+		}
+		stop()
+		<-looked
+		_ = whole.Close()
+		for _, x := range []exchange{whole, left, chunked, large} {
+			<-x.ended
+			_ = x.Close()
+		}
+	})
 }

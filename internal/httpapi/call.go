@@ -93,10 +93,11 @@ func (a *API) observed(next http.Handler) http.Handler {
 		}
 
 		// Its body may still be on its way; one that tells how much is left of it has come whole.
+		var coming *arriving
 		if _, whole := r.Body.(interface{ Len() int }); !whole && r.Body != nil && r.Body != http.NoBody {
-			coming := a.arrivals.add(w)
-			defer a.arrivals.remove(coming)
-			c.request.Body = arriving{r.Body, coming}
+			coming = &arriving{ReadCloser: r.Body, arrival: a.arrivals.add(w), left: r.ContentLength}
+			defer a.arrivals.remove(coming.arrival)
+			c.request.Body = coming
 		}
 
 		h := w.Header()
@@ -127,6 +128,9 @@ func (a *API) observed(next http.Handler) http.Handler {
 			a.finish(c, stopwatch.Now().Sub(start))
 			if broken {
 				panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+			}
+			if coming != nil {
+				coming.passOver(w, r)
 			}
 		}()
 
