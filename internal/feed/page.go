@@ -138,7 +138,7 @@ func (s *Subscriptions) readAhead(ctx context.Context, t j17.Tenant, after j17.S
 		defer close(a.pages)
 		for more := true; more; {
 			more = false
-			err := panics.Caught(func() error {
+			err := panics.Logged(ctx, s.o.Logger, "reading a feed ahead", func() error {
 				return s.readPages(ctx, t, after, s.aheadEntries, func(p *page) bool {
 					select {
 					case a.pages <- p:

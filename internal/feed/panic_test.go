@@ -3,8 +3,11 @@ package feed_test
 import (
 	"context"
 	"iter"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,4 +105,40 @@ func TestPanicsHoldUpNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// faultyAhead is the real store, which panics once while changes behind the beginning are read.
+type faultyAhead struct {
+	store.Store
+	met atomic.Bool
+}
+
+func (f *faultyAhead) ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+	if !after.IsZero() && f.met.CompareAndSwap(false, true) {
+		panic("a fault")
+	}
+	return f.Store.ReadChanges(ctx, t, after, limit)
+}
+
+// TestAPanicAheadIsLogged lets the reading of a page panic that nobody waits for yet: it is logged, and all is handed out.
+func TestAPanicAheadIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		var log strings.Builder
+		h.append(shop, 10_000)
+		var g heard
+		s := h.set(feed.Kind{Batch: 100, Do: g.take}, func(o *feed.Options) {
+			o.Store, o.Logger = &faultyAhead{Store: h.Store}, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		h.subscribe(s, shop, "x", feed.Beginning())
+		stop := h.run(s)
+		pass(t, time.Hour)
+		stop()
+		if got, want := len(g.of(shop, "x")), len(h.all(shop)); got != want {
+			t.Errorf("%d of %d events were handed out", got, want)
+		}
+		if got := strings.Count(log.String(), `work="reading a feed ahead"`); got != 1 {
+			t.Errorf("a panic ahead is logged %d times:\n%s", got, log.String())
+		}
+	})
 }

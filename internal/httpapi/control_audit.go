@@ -113,7 +113,7 @@ func (c *call) faultElsewhere() *wire.Fault {
 			var body struct {
 				Failure *wire.Fault `json:"failure"`
 			}
-			err := panics.Caught(func() error {
+			err := panics.Logged(ctx, c.api.Logger, "asking a node for a fault", func() error {
 				resp, err := c.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
 				if err != nil {
 					return err

@@ -1,11 +1,14 @@
 // Package panics keeps a panic from ending the process where the goroutine that it happens on has nobody above it. A request, a subscription
 // and a build take panics down at their top, where they are logged and answered; a goroutine that one of them begins has no such top.
 //
-// Whoever begins a goroutine does it by Parts, calls Caught first thing on it, or has a reason to do neither: TestGoroutines knows them all.
+// Whoever begins a goroutine does it by Parts, calls Caught or Logged first thing on it, or has a reason to do none of that: TestGoroutines knows
+// them all.
 package panics
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"path"
 	"runtime"
 	"strings"
@@ -16,13 +19,28 @@ import (
 const mostFrames = 8
 
 // Caught calls do and returns its error, or one that tells of its panic and where that came from.
-func Caught(do func() error) (err error) {
+func Caught(do func() error) error {
+	_, err := caught(do)
+	return err
+}
+
+// Logged is Caught for work whose errors nobody hears of, because whoever needs it does it once more and meets them. A panic is logged, with what
+// the work is.
+func Logged(ctx context.Context, to *slog.Logger, what string, do func() error) error {
+	panicked, err := caught(do)
+	if panicked {
+		to.LogAttrs(ctx, slog.LevelError, "work in the background panicked", slog.String("work", what), slog.Any("error", err))
+	}
+	return err
+}
+
+func caught(do func() error) (panicked bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v, in %s", v, where())
+			panicked, err = true, fmt.Errorf("panic: %v, in %s", v, where())
 		}
 	}()
-	return do()
+	return false, do()
 }
 
 // where names the files and lines that led to the panic that is under way, in one line: it goes to logs with the error, and to whatever keeps

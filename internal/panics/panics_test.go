@@ -2,6 +2,7 @@ package panics_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,20 @@ func TestCaught(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), name) || !strings.Contains(err.Error(), "in panics/panics_test.go:") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s became %v", name, err)
 		}
+	}
+}
+
+// TestLogged looks at what is logged: a panic with what was done, and no error, which whoever called knows.
+func TestLogged(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	logger, failed := slog.New(slog.NewTextHandler(&log, nil)), errors.New("failed")
+	if err := panics.Logged(t.Context(), logger, "making it", func() error { return failed }); !errors.Is(err, failed) || log.Len() > 0 {
+		t.Errorf("an error became %v, and was logged: %s", err, log.String())
+	}
+	err := panics.Logged(t.Context(), logger, "making it", func() error { panic("a fault") })
+	if err == nil || !strings.Contains(log.String(), `work="making it"`) || !strings.Contains(log.String(), err.Error()) {
+		t.Errorf("%v was logged as: %s", err, log.String())
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // be removed while the server is stopped, and are made again. Root's data folder is closed to the user whom containers run
 // as, so what they consist of is kept in /var/cache then.
 func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Containers, error) {
-	runtime, err := wasm.New(wasm.Options{CacheDir: filepath.Join(s.options.Dir, "cache", "wasm")})
+	runtime, err := wasm.New(wasm.Options{CacheDir: filepath.Join(s.options.Dir, "cache", "wasm"), Logger: s.options.Logger})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Server) openCode(ctx context.Context) (deploy.Modules, deploy.Container
 	}
 	s.runner, err = container.New(ctx, container.Options{
 		Driver: s.options.Containers, Dir: dir, Spare: spareFolder(dir),
-		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup, Images: s.options.ContainerImages, Clock: s.options.Clock,
+		BuildNetwork: s.options.ContainerBuildNetwork, Cgroup: s.options.ContainerCgroup, Images: s.options.ContainerImages, Clock: s.options.Clock, Logger: s.options.Logger,
 		Processes: s.options.ContainerProcesses, Content: int64(s.options.ContainerDiskMiB) << 20,
 	})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,8 @@ type Options struct {
 	Images map[string]string
 	// Clock paces the end of idle workers and the waits between crashes. Time limits of calls are real time.
 	Clock clock.Clock
+	// Logger hears of panics on goroutines of the runner; nil for nobody.
+	Logger *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -97,6 +100,9 @@ func (o Options) withDefaults() Options {
 	o.Idle = cmp.Or(o.Idle, time.Minute)
 	if o.Clock == nil {
 		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

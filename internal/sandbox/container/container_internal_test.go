@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,12 +150,13 @@ func TestLacksMemory(t *testing.T) {
 	}
 }
 
-// TestAPanicEndsAStart lets the start of a worker panic, in the background: its slot and its place are given back.
+// TestAPanicEndsAStart lets the start of a worker panic, in the background: it is logged, and its slot and its place are given back.
 func TestAPanicEndsAStart(t *testing.T) {
-	r := &Runner{opts: Options{Workers: 1}.withDefaults(), life: t.Context(), places: make(chan struct{}, 1)}
+	var logged strings.Builder
+	r := &Runner{opts: Options{Workers: 1, Logger: slog.New(slog.NewTextHandler(&logged, nil))}.withDefaults(), life: t.Context(), places: make(chan struct{}, 1)}
 	f := r.function(&job{})
 	r.opts.Clock = nil // which a start asks for the time
-	for range 2 {
+	for n := range 2 {
 		if err := f.slot(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +164,9 @@ func TestAPanicEndsAStart(t *testing.T) {
 		r.running.Wait()
 		if len(f.slots) != 0 || len(r.places) != 0 {
 			t.Fatalf("%d slots and %d places are taken", len(f.slots), len(r.places))
+		}
+		if got := strings.Count(logged.String(), `work="starting a container ahead"`); got != n+1 {
+			t.Errorf("%d of %d panics were logged:\n%s", got, n+1, logged.String())
 		}
 	}
 }

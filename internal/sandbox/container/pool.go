@@ -124,7 +124,7 @@ func (f *function) startAhead() {
 		if !f.runner.tryPlace() {
 			return
 		}
-		_ = panics.Caught(func() error {
+		_ = panics.Logged(f.runner.life, f.runner.opts.Logger, "starting a container ahead", func() error {
 			w, err := f.startIn(f.runner.life)
 			if err == nil {
 				f.keep(w)

@@ -374,7 +374,7 @@ func (m *Module) refill(ctx context.Context) {
 	m.refilling = true
 	m.active.Go(func() {
 		ctx := context.WithoutCancel(ctx)
-		_ = panics.Caught(func() error {
+		_ = panics.Logged(ctx, m.rt.logger, "starting a WebAssembly module ahead", func() error {
 			i, err := m.fresh(ctx)
 			if err == nil {
 				m.rt.pool.put(ctx, i)

@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -68,11 +69,14 @@ type Options struct {
 	RunningBytes int64
 	// Clock measures how long calls run: the machine's clock if nil, and never one that can be moved.
 	Clock clock.Clock
+	// Logger hears of panics on goroutines of the runtime; nil for nobody.
+	Logger *slog.Logger
 }
 
 // Runtime compiles modules and shares the processors among their calls. It is safe for concurrent use.
 type Runtime struct {
 	pages  uint32
+	logger *slog.Logger
 	cache  cache
 	sched  *scheduler
 	pool   *pool
@@ -99,8 +103,11 @@ func New(o Options) (*Runtime, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
 	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
 	return &Runtime{
-		pages: o.MemoryPages, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes},
+		pages: o.MemoryPages, logger: o.Logger, cache: cache{o.CacheDir}, pool: newPool(o.IdleBytes), memory: &memories{limit: o.RunningBytes},
 		quick: make(chan struct{}, 2), long: make(chan struct{}, 1),
 		sched: newScheduler(o.Clock, runtime.GOMAXPROCS(0)),
 	}, nil
