@@ -12,10 +12,10 @@ import (
 	"j17/internal/engine/enginetest"
 )
 
-// counters returns the keys of counters that differ in the last digit of their ids.
+// counters returns the keys of counters, at most 256, that differ in the last digits of their ids.
 func counters(n int) (keys []j17.Key) {
 	for i := range n {
-		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f1%x", i)})
+		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f%02x", i)})
 	}
 	return keys
 }

@@ -34,26 +34,34 @@ func survive(t *testing.T, do func()) {
 	do()
 }
 
+// turns returns an engine with an account whose writers take turns, because one of them was overtaken, and what the engine's store goes through.
+func turns(t *testing.T, o engine.Options) (*fixture, *hooked) {
+	t.Helper()
+	f := newFixture(t, engine.Options{})
+	h := &hooked{Store: f.Store}
+	o.Store, o.Clock, o.Logger = h, f.Clock, slog.New(slog.DiscardHandler)
+	f.Engine = engine.New(o)
+	f.DeploySource(t, accountSpec)
+	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
+	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
+		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":2},`+meta+`}`)
+		return do()
+	})
+	f.Post(t, "account/"+id+"/was_paid", paid())
+	return f, h
+}
+
 // TestPanicInTurn: a panic while a writer has the turn of an aggregate, which whoever called survives, does not keep others from theirs.
 func TestPanicInTurn(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, engine.Options{})
-	h := &hooked{Store: f.Store}
 	panics := false
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
+	f, _ := turns(t, engine.Options{Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
 		if panics {
 			panics = false
 			panic("a fault")
 		}
 		return engine.Effects{}, nil
 	}}})
-	f.DeploySource(t, accountSpec)
-	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
-	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
-		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":1},`+meta+`}`)
-		return do()
-	})
-	f.Post(t, "account/"+id+"/was_paid", paid()) // it was overtaken once: writers take turns from here on
 
 	panics = true
 	survive(t, func() { _, _ = f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid())) })
@@ -101,51 +109,53 @@ func TestPanicInAFold(t *testing.T) {
 	}
 }
 
-// TestPanicBesideOthers: a panic where short streams are read by several at a time is that of whoever has asked, and not the end of the process.
-func TestPanicBesideOthers(t *testing.T) {
-	t.Parallel()
-	f := enginetest.New(t, engine.Options{})
-	f.DeploySource(t, enginetest.CounterSpec)
-	const many = 40
-	var keys []j17.Key
-	for i := range many {
-		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f%02x", i)})
-		f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`))
+// counted writes an event to each of some counters, and returns them with the moment after that.
+func counted(t *testing.T, f *enginetest.Fixture) (keys []j17.Key, at j17.StreamID) {
+	t.Helper()
+	keys = counters(40)
+	for _, key := range keys {
+		f.Post(t, "counter/"+key.ID+"/was_counted", enginetest.Body(`{"by":1}`))
 	}
 	end, err := f.Store.Moment(t.Context(), enginetest.Tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
 	end.Close()
+	return keys, end.Position()
+}
+
+// loadAll loads counters that have one event each, as of a moment.
+func loadAll(t *testing.T, m *engine.Moment, keys []j17.Key, synchronous bool) {
+	t.Helper()
+	loaded, err := m.Load(t.Context(), keys, synchronous)
+	if err != nil || len(loaded) != len(keys) || loaded[0].Length != 1 {
+		t.Errorf("asked again: %d states, %v", len(loaded), err)
+	}
+}
+
+// TestPanicBesideOthers: a panic where short streams are read by several at a time is that of whoever has asked, and not the end of the process.
+func TestPanicBesideOthers(t *testing.T) {
+	t.Parallel()
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	keys, end := counted(t, f)
 
 	r := &reading{Store: f.Store, once: func() { panic("a fault") }}
 	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
-	m, err := e.Moment(enginetest.Tenant, end.Position())
+	m, err := e.Moment(enginetest.Tenant, end)
 	if err != nil {
 		t.Fatal(err)
 	}
 	survive(t, func() { _, _ = m.Load(t.Context(), keys, false) })
-	loaded, err := m.Load(t.Context(), keys, false)
-	if err != nil || len(loaded) != many || loaded[0].Length != 1 {
-		t.Errorf("asked again: %d states, %v", len(loaded), err)
-	}
+	loadAll(t, m, keys, false)
 }
 
 // TestPanicWhileItIsStored: a panic of the store while it takes writes that took their turns, on a goroutine that stores for all of them: whoever
 // wrote is told that nobody knows what became of it, and the next one writes.
 func TestPanicWhileItIsStored(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, engine.Options{})
-	h := &hooked{Store: f.Store}
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
-	f.DeploySource(t, accountSpec)
-	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
-	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
-		f.Post(t, "account/"+id+"/was_deposited", `{"data":{"amount":2},`+meta+`}`)
-		return do()
-	})
-	f.Post(t, "account/"+id+"/was_paid", paid()) // it was overtaken once: writers take turns from here on
+	f, h := turns(t, engine.Options{})
 
 	h.next(func(func() ([]store.Result, error)) ([]store.Result, error) { panic("a fault") })
 	ctx, stop := context.WithTimeout(t.Context(), patience)
@@ -243,17 +253,8 @@ func TestPanicBesideFolds(t *testing.T) {
 	s := &snapless{Store: f.Store}
 	f.Engine = engine.New(engine.Options{Store: s, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	f.DeploySource(t, enginetest.CounterSpec)
-	var keys []j17.Key
-	for i := range 40 {
-		keys = append(keys, j17.Key{Type: "counter", ID: fmt.Sprintf("0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f%02x", i)})
-		f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`))
-	}
-	end, err := f.Store.Moment(t.Context(), enginetest.Tenant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end.Close()
-	m, err := f.Moment(enginetest.Tenant, end.Position())
+	keys, end := counted(t, f.Fixture)
+	m, err := f.Moment(enginetest.Tenant, end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,10 +264,7 @@ func TestPanicBesideFolds(t *testing.T) {
 		t.Errorf("%d of %d who fold have panicked by the time that whoever has asked does", met, want)
 	}
 	s.read.Store(false)
-	loaded, err := m.Load(t.Context(), keys, true)
-	if err != nil || len(loaded) != len(keys) || loaded[0].Length != 1 {
-		t.Errorf("asked again: %d states, %v", len(loaded), err)
-	}
+	loadAll(t, m, keys, true)
 }
 
 // TestPanicWhileARejectionIsKept: a panic while a rejection is written down, which nobody waits for, ends nothing else: the next one is kept.
