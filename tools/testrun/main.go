@@ -8,6 +8,8 @@
 // line and without tests changes what the other tests of its package do, which all run in such a pass as well. What has no race
 // detector is compiled as the program is, so that both share what they have compiled.
 //
+// With -race, packages are compiled with a copy of Pebble, the engine of the store, that does not check itself; see unchecked.
+//
 // A package whose tests were cut short because the race detector itself has crashed runs a second time, and that counts; see ownCrash.
 package main
 
@@ -44,19 +46,36 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	all := inOrder(string(found), sizeOf)
 
-	passes := []*exec.Cmd{goTest(ctx, flags, all)}
+	// Under the race detector the engine of the store does not check itself.
+	last := flags
+	if slices.Contains(flags, raceFlag) {
+		if flag, err := unchecked(ctx); err == nil {
+			last = append(slices.Clone(flags), flag)
+		} else {
+			_, _ = fmt.Fprintln(stderr, "testrun: what uses a store takes longer, since the race detector makes Pebble check itself:", err)
+		}
+	}
+	race := func(packages []string) *exec.Cmd { return goTest(ctx, last, packages) }
+
+	var passes []*exec.Cmd
 	names, alone, whole := withoutRaceDetector(string(found), os.ReadFile)
 	plain := slices.Concat([]string{"-trimpath"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
 	some := slices.Insert(slices.Clone(plain), 0, "-run=^("+strings.Join(names, "|")+")$") // later flags count, so a -run of the caller is stronger
-	for _, pass := range []struct{ flags, packages []string }{{plain, whole}, {some, alone}} {
+	var checked []string
+	if len(last) > len(flags) && slices.Contains(all, engineUser) {
+		checked = []string{engineUser}
+		alone = slices.DeleteFunc(alone, func(name string) bool { return name == engineUser }) // all of its tests run
+	}
+	for _, pass := range []struct{ flags, packages []string }{{some, alone}, {plain, whole}, {append([]string{checksTag}, plain...), checked}} {
 		if len(pass.packages) > 0 {
 			without := goTest(ctx, pass.flags, pass.packages)
 			without.Env = append(os.Environ(), "CGO_ENABLED=0")
-			passes = slices.Insert(passes, 0, without)
+			passes = append(passes, without)
 		}
 	}
+	passes = append(passes, race(all))
 
-	r, code := newReport(stdout, len(alone)+len(whole)+len(all)), 0
+	r, code := newReport(stdout, len(alone)+len(whole)+len(checked)+len(all)), 0
 	follow := func(pass *exec.Cmd) {
 		pass.Stderr = stderr
 		failed, again := len(r.failed), len(r.again)
@@ -71,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if again := r.again; len(again) > 0 {
 		r.again, r.second = nil, true
-		follow(goTest(ctx, flags, again))
+		follow(race(again))
 	}
 	r.end()
 	return code
