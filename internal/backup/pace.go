@@ -31,7 +31,7 @@ const (
 	slice = 512 << 10
 	entry = 128
 	// restShare is how many times as long as it works a backup rests while events are written, longestRest at most.
-	restShare   = 5
+	restShare   = 8
 	longestRest = time.Second
 	// quietAfter is how long nothing has to be written until nobody counts as writing any more: a busy server writes events in groups, and several
 	// slices may go by between two of them.
