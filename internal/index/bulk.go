@@ -19,6 +19,8 @@ const (
 	// bulkSlice is how many rows are computed before others may run, and bulkTurns how many commits follow each other before others have
 	// their turn.
 	bulkSlice, bulkTurns = 128, 8
+	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where nobody waits for the rows.
+	leisure = 1
 	// setsAtOnce is of how many aggregates the sets are asked for at a time.
 	setsAtOnce = 1024
 )
@@ -36,7 +38,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 110_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 80_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
@@ -180,8 +182,9 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	rows := max(u.s.limits.bulkRows>>min(u.attempt-1, 10), 1)
 
 	var next made
-	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, bulkPace()) }
+	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, u.pace()) }
 	for turn := range bulkTurns {
+		began, events := u.s.o.Clock.Now(), u.events(ctx)
 		// What is committed now, and how far that gets.
 		if turn == 0 {
 			next = prepare(left)
@@ -224,8 +227,33 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if f = u.slot.Fanout; f == nil || !f.Feed || f.Row != before || readPosition(f.To) != to {
 			return feed.Later{} // somebody else has gone on with it: what was compared with records is of before
 		}
+		if u.unhurried() && u.events(ctx) >= events+u.s.limits.restFrom {
+			u.s.pause(ctx, u.t, u.slot.name, leisure*u.s.o.Clock.Now().Sub(began))
+		}
 	}
 	return feed.Later{}
+}
+
+// events returns how many events there are, 0 where that is not known.
+func (u *upkeep) events(ctx context.Context) uint64 {
+	extent, err := u.s.o.Store.Extent(ctx, u.t)
+	if err != nil {
+		return 0
+	}
+	return extent.Events
+}
+
+// unhurried reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what may be left.
+func (u *upkeep) unhurried() bool {
+	return u.behind < 2*u.s.limits.restMost && !u.s.isWanted(u.t, u.slot.name)
+}
+
+// pace is how the rows of a backlog are computed.
+func (u *upkeep) pace() pace {
+	if u.unhurried() {
+		return pace{on: 1, slice: bulkSlice, givesWay: true}
+	}
+	return bulkPace()
 }
 
 // pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where it does not give way

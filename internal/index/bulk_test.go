@@ -234,3 +234,73 @@ func TestWhoHasBegunComesBeforeWhoBegins(t *testing.T) {
 		p.stop()
 	})
 }
+
+// TestABacklogTakesItsTime: where others write and nobody waits for the rows of a backlog, the processors are theirs for as long as each part has
+// taken. Who asks in between waits no longer than the rows take.
+func TestABacklogTakesItsTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const items, rows, each = 70, 7, 100 * time.Millisecond
+		slow := false
+		d := source{h.disk}.definition(func(context.Context, []string) error {
+			if slow {
+				for range 6 {
+					h.write(prod, event("other", "x", `{}`))
+				}
+				h.wait(each)
+			}
+			return nil
+		})
+		write := func(label string) {
+			for n := range items {
+				h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
+			}
+		}
+		write("before")
+		p := h.start(h.disk)
+		p.Bulk(items, rows)
+		h.ready(p, prod, d)
+		h.at(p, prod)
+		slow = true
+
+		// Nobody asks.
+		h.unasked()
+		write("behind")
+		began := time.Now()
+		for h.lag(p) > 0 && time.Since(began) < time.Minute {
+			h.pass(each / 10)
+		}
+		if took := time.Since(began); took < (2*items/rows-1)*each || took > (2*items/rows+5)*each {
+			t.Errorf("%d rows took %s, where %d of them take %s", items, took, rows, each)
+		}
+
+		// Somebody asks when some parts are done, behind one of which it pauses.
+		h.unasked()
+		write("asked for")
+		for rest := h.lag(p); rest > items*2/3; rest = h.left(p) {
+			h.pass(each / 10)
+		}
+		began = time.Now()
+		h.at(p, prod)
+		if took := time.Since(began); took > (items/rows)*each {
+			t.Errorf("what was asked for took %s", took)
+		}
+		slow = false
+		h.verify(p, prod)
+		p.stop()
+	})
+}
+
+// left returns how many rows of a backlog are left, all where it was not begun.
+func (h *house) left(p *process) uint64 {
+	h.tb.Helper()
+	status, err := p.Status(h.tb.Context(), prod, "one")
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	if status.Fanout == nil {
+		return status.Lag
+	}
+	return status.Fanout.Total - status.Fanout.Done
+}

@@ -9,7 +9,7 @@ import (
 
 const (
 	// restCalm is for how long nothing is written when upkeep that rests goes on.
-	restCalm = 50 * time.Millisecond
+	restCalm = 250 * time.Millisecond
 	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does not rest then.
 	wantedFor, restAfter = time.Second, 5 * time.Second
 )
@@ -24,6 +24,8 @@ type resting struct {
 	rests bool
 	end   j17.StreamID
 	since time.Time
+	// hurry, if not nil, ends a pause of a backlog that is worked off.
+	hurry func()
 	// busy tells that a change of many rows is under way: until it is done nobody can read the slot.
 	busy bool
 	// small is up to where events are worked off as they come, because too many rows follow from some of them.
@@ -102,10 +104,29 @@ func (s *Service) asks(ctx context.Context, t j17.Tenant, slot string) {
 	r.asked = s.o.Clock.Now()
 	rests := r.rests
 	s.endRest(t, slot, r)
+	if r.hurry != nil {
+		r.hurry()
+	}
 	s.mu.Unlock()
 	if rests {
 		s.wake(ctx, t, slot)
 	}
+}
+
+// pause leaves the processors to others for a while, unless somebody asks for the slot.
+func (s *Service) pause(ctx context.Context, t j17.Tenant, slot string, d time.Duration) {
+	pausing, end := context.WithCancel(ctx)
+	defer end()
+	hurry := func(end func()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if r := s.rests[place{t, slot}]; r != nil {
+			r.hurry = end
+		}
+	}
+	hurry(end)
+	defer hurry(nil)
+	_ = s.o.Clock.Wait(pausing, s.o.Clock.Now().Add(d)) // whoever ends it goes on
 }
 
 // wake lets a slot go on that rests, wherever it is kept up to date.

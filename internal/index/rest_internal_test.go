@@ -2,6 +2,7 @@ package index
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"j17"
@@ -56,4 +57,34 @@ func TestMayRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPause ends in time, and at once when somebody asks. It keeps nothing of a slot that is not known.
+func TestAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := place{"acme", "one"}
+		s := &Service{o: Options{Clock: clock.System{}}, limits: usual(), rests: map[place]*resting{at: {}}, waiting: map[place]time.Time{}}
+		took := func(slot string, meanwhile func()) time.Duration {
+			began, done := time.Now(), make(chan time.Duration, 1)
+			go func() {
+				s.pause(t.Context(), at.tenant, slot, time.Hour)
+				done <- time.Since(began)
+			}()
+			synctest.Wait()
+			meanwhile()
+			return <-done
+		}
+		if d := took(at.name, func() {}); d != time.Hour {
+			t.Errorf("a pause of an hour took %s", d)
+		}
+		if d := took(at.name, func() { s.asks(t.Context(), at.tenant, at.name) }); d != 0 {
+			t.Errorf("it went on for %s after somebody had asked", d)
+		}
+		if d := took("another", func() { s.asks(t.Context(), at.tenant, at.name) }); d != time.Hour || s.rests[place{"acme", "another"}] != nil {
+			t.Errorf("the pause of another slot took %s, %v", d, s.rests)
+		}
+		if s.rests[at].hurry != nil {
+			t.Error("somebody could end a pause that is over")
+		}
+	})
 }

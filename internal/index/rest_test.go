@@ -93,7 +93,7 @@ func TestUpkeepRests(t *testing.T) {
 		if most, lag := h.burst(p, 20, 6), p.Stats().Lag; most < 100 || p.Stats().Rows-rows > 24 || lag < 150*time.Millisecond || lag > 220*time.Millisecond {
 			t.Errorf("%d events behind, %d rows were made, events wait for %s", most, p.Stats().Rows-rows, lag)
 		}
-		h.pass(100 * time.Millisecond)
+		h.pass(300 * time.Millisecond)
 		if lag, made := h.lag(p), p.Stats().Rows-rows; lag != 0 || made > 40 || p.Stats().Lag != 0 {
 			t.Errorf("%d events behind, %d rows were made; %+v", lag, made, p.Stats())
 		}
@@ -108,7 +108,7 @@ func TestUpkeepRests(t *testing.T) {
 		if made := p.Stats().Rows - rows; made < 12*5 || made > 12*20 {
 			t.Errorf("%d rows were made of 1,200 events", made)
 		}
-		h.pass(100 * time.Millisecond)
+		h.pass(300 * time.Millisecond)
 		h.at(p, prod)
 
 		// Somebody asks.
@@ -146,7 +146,7 @@ func TestUpkeepThatRestsIsNeeded(t *testing.T) {
 		// Another process asks.
 		rests()
 		h.busily("a view in another process", func() { h.at(other, prod) })
-		h.pass(100 * time.Millisecond)
+		h.pass(300 * time.Millisecond)
 
 		// An erasure, whose note is among what was left.
 		rests()
@@ -157,13 +157,13 @@ func TestUpkeepThatRestsIsNeeded(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		h.pass(100 * time.Millisecond)
+		h.pass(300 * time.Millisecond)
 		h.at(keeps, prod)
 
 		// It ends, and another one goes on.
 		rests()
 		keeps.stop()
-		h.pass(100 * time.Millisecond)
+		h.pass(300 * time.Millisecond)
 		if lag := h.lag(other); lag != 0 {
 			t.Errorf("%d events behind after a process has ended", lag)
 		}

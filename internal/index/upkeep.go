@@ -58,7 +58,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	if sl.Fanout == nil && b.After.Compare(sl.after()) > 0 {
 		sl.After = writePosition(b.After)
 	}
-	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
+	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, behind: b.Behind, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
 	defer func() {
 		s.busy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
 		s.tell(b.Tenant, u.slot.name)
@@ -169,6 +169,8 @@ type upkeep struct {
 	t    j17.Tenant
 	d    *Definition
 	slot *slot
+	// behind is how many events follow.
+	behind uint64
 	// attempt counts the tries, from 1; size is how many rows are computed for a commit.
 	attempt, size int
 }
