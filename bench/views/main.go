@@ -69,6 +69,8 @@ type target struct {
 	out    io.Writer
 	// told is done when a failure was printed.
 	told sync.Once
+	// values counts the writes: each gives its order values that it never had.
+	values atomic.Int64
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -323,8 +325,10 @@ func (t *target) fresh(ctx context.Context, each time.Duration, rate int) string
 	return fmt.Sprintf("%s at %.0f writes a second", text, float64(len(written.all))/each.Seconds())
 }
 
+// write gives an aggregate new values: whatever indexes its row has, an entry of each changes.
 func (t *target) write(ctx context.Context, typ string, n int) (time.Duration, int, error) {
-	return t.ask(ctx, http.MethodPost, "/"+typ+"/"+id(n%t.rows)+"/was_placed", `{"data":`+data(n, `,"sent":`+strconv.FormatInt(now().UnixNano(), 10))+`,"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`)
+	value := t.rows + int(t.values.Add(1))
+	return t.ask(ctx, http.MethodPost, "/"+typ+"/"+id(n%t.rows)+"/was_placed", `{"data":`+data(value, `,"sent":`+strconv.FormatInt(now().UnixNano(), 10))+`,"metadata":{"actor":{"type":"user","id":"global"},"skip_occ":true}}`)
 }
 
 // writes lets 64 connections write, so many a second or as many as they can for 0.
