@@ -3,7 +3,6 @@ package pebble_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ func TestEmptyingADamagedTable(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *pebble.Store {
 		t.Helper()
-		s, err := pebble.Open(pebble.Options{Dir: dir, Clock: clock.System{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		s, err := pebble.Open(pebble.Options{Dir: dir, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
