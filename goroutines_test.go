@@ -110,8 +110,12 @@ func TestWhoRecovers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		f, ok := file.Decls[0].(*ast.FuncDecl)
+		if !ok {
+			t.Fatalf("%s is no body of a function", code)
+		}
 		var got []string
-		for _, body := range goroutinesOf(file.Decls[0].(*ast.FuncDecl)) {
+		for _, body := range goroutinesOf(f) {
 			got = append(got, map[bool]string{true: "guarded", false: "bare"}[recovers(body)])
 		}
 		if strings.Join(got, " ") != want {
