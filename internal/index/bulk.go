@@ -38,7 +38,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 80_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 130_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks

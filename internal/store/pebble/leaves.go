@@ -12,7 +12,7 @@ import (
 
 const (
 	// mostLeaves is how many leaf hashes are kept in memory of the latest events of all tenants.
-	mostLeaves = 1 << 17
+	mostLeaves = 3 << 16
 	// pieceLeaves is how many leaf hashes of a tenant are let go of at a time, or those of one commit.
 	pieceLeaves = 256
 )
