@@ -9,10 +9,8 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -124,7 +122,7 @@ func (m *measurement) internal(ctx context.Context, method, path, contentType st
 	}
 	r.Header.Set("X-Node-Secret", m.server.NodeSecret)
 	r.Header.Set("Content-Type", contentType)
-	return answer(m.client, r)
+	return devserver.Answer(m.client, r)
 }
 
 // besideABackup counts writes while a full backup is made, which has to last longer than they do.
@@ -188,7 +186,9 @@ func (m *measurement) writes(ctx context.Context) (float64, error) {
 	written, errs := make([]int, clients), make([]error, clients)
 	var all sync.WaitGroup
 	for i := range clients {
-		all.Go(func() { written[i], errs[i] = m.write(ctx) })
+		all.Go(func() {
+			written[i], errs[i] = m.server.WriteNew(ctx, m.client, "/was_placed", `{"data":`+data+`,"metadata":`+metadata+`}`)
+		})
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -202,39 +202,4 @@ func (m *measurement) writes(ctx context.Context) (float64, error) {
 		return 0, errors.New("nothing was written")
 	}
 	return float64(sum) / m.long.Seconds(), nil
-}
-
-// write writes to a new aggregate each time until the context ends, and returns how often.
-func (m *measurement) write(ctx context.Context) (n int, err error) {
-	body := `{"data":` + data + `,"metadata":` + metadata + `}`
-	for {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // never fails
-		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-		path := fmt.Sprintf("/order/%x-%x-%x-%x-%x/was_placed", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-		r, err := m.server.Request(ctx, "prod", http.MethodPost, path, strings.NewReader(body))
-		if err != nil {
-			return n, err
-		}
-		if _, err := answer(m.client, r); ctx.Err() != nil {
-			return n, nil //nolint:nilerr // the time is over
-		} else if err != nil {
-			return n, err
-		}
-		n++
-	}
-}
-
-// answer returns what a request is answered.
-func answer(client *http.Client, r *http.Request) ([]byte, error) {
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	_, err = text.ReadFrom(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s: %d %s", r.URL.Path, resp.StatusCode, text.Bytes())
-	}
-	return text.Bytes(), err
 }

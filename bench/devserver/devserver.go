@@ -2,6 +2,7 @@
 package devserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // endTime is how long a server has to end by itself.
@@ -112,6 +115,37 @@ func (s *Server) Request(ctx context.Context, env, method, path string, body io.
 	r.Header.Set("Authorization", "Bearer "+s.WriteKeys[env])
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
+}
+
+// Answer sends a request and returns what it is answered. A refusal is an error.
+func Answer(client *http.Client, r *http.Request) ([]byte, error) {
+	resp, err := client.Do(r) //nolint:gosec // to the server that was started
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	_, err = text.ReadFrom(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s: %d %s", r.URL.Path, resp.StatusCode, text.Bytes())
+	}
+	return text.Bytes(), err
+}
+
+// WriteNew writes to a new order each time until the context ends, and returns how many requests were carried out. path is what stands behind
+// the order's own.
+func (s *Server) WriteNew(ctx context.Context, client *http.Client, path, body string) (n int, err error) {
+	for {
+		r, err := s.Request(ctx, "prod", http.MethodPost, "/order/"+uuid.NewString()+path, strings.NewReader(body))
+		if err != nil {
+			return n, err
+		}
+		if _, err := Answer(client, r); ctx.Err() != nil {
+			return n, nil //nolint:nilerr // it is told to end
+		} else if err != nil {
+			return n, err
+		}
+		n++
+	}
 }
 
 // Memory reads a line of the process's status, such as VmRSS, in MiB. It needs Linux.

@@ -10,9 +10,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -102,7 +100,7 @@ func measure(ctx context.Context, bin string, l *load, long time.Duration, out i
 	written, errs := make([]int, l.clients), make([]error, l.clients)
 	var all sync.WaitGroup
 	for i := range l.clients {
-		all.Go(func() { written[i], errs[i] = l.write(writing, client, server) })
+		all.Go(func() { written[i], errs[i] = server.WriteNew(writing, client, l.path, l.body) })
 	}
 	before, err := server.Processor()
 	if err != nil {
@@ -134,44 +132,10 @@ func measure(ctx context.Context, bin string, l *load, long time.Duration, out i
 	return err
 }
 
-// write writes to a new aggregate each time until the context ends, and returns how many requests were carried out.
-func (l *load) write(ctx context.Context, client *http.Client, server *devserver.Server) (n int, err error) {
-	for {
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // never fails
-		id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-		path := fmt.Sprintf("/order/%x-%x-%x-%x-%x%s", id[:4], id[4:6], id[6:8], id[8:10], id[10:], l.path)
-		r, err := server.Request(ctx, "prod", http.MethodPost, path, strings.NewReader(l.body))
-		if err != nil {
-			return n, err
-		}
-		if _, err := answer(client, r); ctx.Err() != nil {
-			return n, nil //nolint:nilerr // it is told to end
-		} else if err != nil {
-			return n, err
-		}
-		n++
-	}
-}
-
 func fetch(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	return answer(client, r)
-}
-
-// answer returns what a request is answered.
-func answer(client *http.Client, r *http.Request) ([]byte, error) {
-	resp, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	var text bytes.Buffer
-	_, err = text.ReadFrom(resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s: %d %s", r.URL.Path, resp.StatusCode, text.Bytes())
-	}
-	return text.Bytes(), err
+	return devserver.Answer(client, r)
 }

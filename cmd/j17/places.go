@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -158,10 +155,7 @@ Exit code 6: the spec has no places.`,
 		if err != nil {
 			return err
 		}
-		watched := o.watchVerification(cmd.Context(), path)
-		var raw json.RawMessage
-		err = o.call(cmd.Context(), http.MethodPost, append(slices.Clip(path), "verify"), nil, nil, &raw)
-		watched()
+		raw, err := o.compare(cmd.Context(), path)
 		if err != nil {
 			return err
 		}

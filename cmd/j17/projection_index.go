@@ -115,10 +115,7 @@ has the progress. Reads by id go on.`,
 		if err != nil {
 			return err
 		}
-		watched := o.watchVerification(cmd.Context(), path)
-		var raw json.RawMessage
-		err = o.call(cmd.Context(), http.MethodPost, append(slices.Clip(path), "verify"), nil, nil, &raw)
-		watched()
+		raw, err := o.compare(cmd.Context(), path)
 		if err != nil {
 			return err
 		}
@@ -147,26 +144,26 @@ has the progress. Reads by id go on.`,
 	return cmd
 }
 
-// watchVerification shows on a terminal how far a comparison is, until the returned function is called. The path is that of what is compared: a
-// projection, or all places.
-func (o *operating) watchVerification(ctx context.Context, path []string) (end func()) {
-	if !terminal(o.env.err) {
-		return func() {}
-	}
+// compare has something compared with the events, a projection's index or all places, and returns the answer. The path is that of what is
+// compared. A terminal shows how far it is.
+func (o *operating) compare(ctx context.Context, path []string) (answer json.RawMessage, err error) {
 	watching, stop := context.WithCancel(ctx)
+	defer stop()
 	var over sync.WaitGroup
-	over.Go(func() {
-		watch := &buildWatch{o.env.bar(-1, "comparing")}
-		defer watch.end()
-		for at := (&wire.Verification{}); watch.pause(watching, at.Done, at.Total) == nil; {
-			var of struct{ Verification *wire.Verification }
-			if err := o.call(watching, http.MethodGet, path, nil, nil, &of); err == nil && of.Verification != nil {
-				at = of.Verification // or the comparison goes on unseen, and says itself what is wrong
+	if terminal(o.env.err) {
+		over.Go(func() {
+			watch := &buildWatch{o.env.bar(-1, "comparing")}
+			defer watch.end()
+			for at := (&wire.Verification{}); watch.pause(watching, at.Done, at.Total) == nil; {
+				var of struct{ Verification *wire.Verification }
+				if err := o.call(watching, http.MethodGet, path, nil, nil, &of); err == nil && of.Verification != nil {
+					at = of.Verification // or the comparison goes on unseen, and says itself what is wrong
+				}
 			}
-		}
-	})
-	return func() {
-		stop()
-		over.Wait()
+		})
 	}
+	err = o.call(ctx, http.MethodPost, append(slices.Clip(path), "verify"), nil, nil, &answer)
+	stop()
+	over.Wait()
+	return answer, err
 }

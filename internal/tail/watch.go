@@ -118,9 +118,7 @@ func (w *Watch) Take() (Changes, error) {
 
 // Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in another way now.
 func (t *Tail) Stir(tenant j17.Tenant) {
-	t.mu.Lock()
-	h := t.hubs[tenant]
-	t.mu.Unlock()
+	h := t.hub(tenant)
 	if h == nil {
 		return
 	}
@@ -134,9 +132,7 @@ func (t *Tail) Stir(tenant j17.Tenant) {
 
 // Touch tells the watches of aggregates that what is kept of them has changed, without an event that would say so.
 func (t *Tail) Touch(tenant j17.Tenant, keys []j17.Key) {
-	t.mu.Lock()
-	h := t.hubs[tenant]
-	t.mu.Unlock()
+	h := t.hub(tenant)
 	if h == nil {
 		return
 	}
@@ -146,6 +142,13 @@ func (t *Tail) Touch(tenant j17.Tenant, keys []j17.Key) {
 		h.note(key)
 	}
 	h.wake()
+}
+
+// hub returns that of an environment, nil where nobody watches it.
+func (t *Tail) hub(tenant j17.Tenant) *hub {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.hubs[tenant]
 }
 
 // note tells the watches of an aggregate that it has changed. h.mu is held.
