@@ -187,6 +187,9 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 		return err
 	}
 	if !all {
+		if sources, to, err = u.together(ctx, touched, sources, to); err != nil {
+			return err
+		}
 		return u.begin(ctx, sources, to)
 	}
 	p := backgroundPace()
@@ -288,6 +291,45 @@ func readRecord(get getter, slot, id string) (*record, error) {
 		return nil, &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
 	}
 	return rec, nil
+}
+
+// maxTogether is of how many aggregates the events are that make one change of many rows.
+const maxTogether = 2 << 10
+
+// together takes what follows into a change of many rows: these would be made anew for each batch of a burst else, and nobody could read the slot
+// meanwhile. It returns what has changed, and up to where.
+func (u *upkeep) together(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) ([]string, j17.StreamID, error) {
+	if u.attempt > 1 {
+		return sources, to, nil
+	}
+	seen := make(map[j17.Key]bool, len(touched))
+	for _, key := range touched {
+		seen[key] = true
+	}
+	last, keys, some := to, touched, []j17.Key(nil)
+	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, to, u.s.limits.bulkMost) {
+		if err != nil {
+			return nil, to, err
+		}
+		before := len(keys)
+		some = appendTouched(some[:0], &e)
+		for _, key := range some {
+			if !seen[key] && (key.Type == u.d.Type || slices.Contains(u.d.Types, key.Type)) {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) > maxTogether {
+			keys = keys[:before]
+			break // it comes later, with those behind it
+		}
+		last = positionOf(&e)
+	}
+	if last == to {
+		return sources, to, nil
+	}
+	sources, err := u.sources(ctx, keys, last)
+	return sources, last, err
 }
 
 // begin takes down a change of many rows, so that it is worked off whatever happens.
