@@ -46,6 +46,11 @@ It exits with 7 where something is wrong, and names the first event that is.`,
 	cmd.Flags().StringVar(&v.streams, "streams", "", "`file` with all streams that an erasure has reached, which a certificate has to be about")
 	jsonFlag(cmd, &v.asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, flag := range []string{"checkpoint", "streams"} {
+			if given := cmd.Flags().Lookup(flag); given.Changed && given.Value.String() == "" {
+				return usageError{fmt.Errorf("--%s needs the name of a file, and has an empty one", flag)}
+			}
+		}
 		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint, "--streams": v.streams}); err != nil {
 			return err
 		}
@@ -64,6 +69,9 @@ func (v *verification) run(ctx context.Context, name string) error {
 		raw, err := v.env.readText(v.checkpoint, mostNote, "It is to be a checkpoint, as GET /_audit/checkpoint serves it.")
 		if err != nil {
 			return err
+		}
+		if len(raw) == 0 {
+			return j17.Errorf(j17.CodeCorruption, "%s does not hold: the file of the older checkpoint is empty", fileName(v.checkpoint))
 		}
 		o.Checkpoint = string(raw)
 	}

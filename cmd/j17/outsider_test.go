@@ -51,6 +51,8 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		says[file.Name] = string(out)
 		if holds := file.Name == "export.ndjson" || file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)
+		} else if !holds && !strings.Contains(string(out), file.Name+" does not hold: ") {
+			t.Errorf("%s is refused without a reason: %s", file.Name, out)
 		}
 	}
 	for name, want := range map[string]string{

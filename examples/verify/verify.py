@@ -55,5 +55,5 @@ def certificate(note, vkey, rows):  # rows are those of all streams, where the c
 try:
     data, vkey, rows = open(sys.argv[1], "rb").read(), sys.argv[2], [r for f in sys.argv[3:] for r in json.load(open(f))]
     print(export(data.splitlines(), vkey) if data.startswith(b"{") else certificate(data.decode(), vkey, rows))
-except (AssertionError, AttributeError, ValueError, KeyError) as e:
+except (AssertionError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as e:
     sys.exit(f"{sys.argv[1]} does not hold: {e}")

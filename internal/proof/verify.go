@@ -396,10 +396,11 @@ func ReadLine(line []byte) (l Line, err error) {
 	if !ok {
 		return l, errLine
 	}
-	if rest, l.Leaf, err = cutHash(rest, `,"leaf":"`); err != nil {
-		return l, err
+	if rest, l.Leaf, err = cutHash(rest, `,"leaf":"`); err == nil {
+		rest, l.Chain, err = cutHash(rest, `,"chain":"`)
 	}
-	if rest, l.Chain, err = cutHash(rest, `,"chain":"`); err != nil {
+	if err != nil {
+		l.Event = sketch(line)
 		return l, err
 	}
 	rest = cutName(rest, `,"public_id":"`)
@@ -413,7 +414,7 @@ func ReadLine(line []byte) (l Line, err error) {
 
 var errLine = errors.New("this is no event in its canonical form, with what an export adds to it")
 
-// cutHash takes a member with a hash off the end.
+// cutHash takes a member with a hash off the end. Its digits are those that exports have, which are small.
 func cutHash(rest []byte, member string) ([]byte, *[sha256.Size]byte, error) {
 	const digits = 2 * sha256.Size
 	at := len(rest) - len(member) - digits - 1
@@ -421,7 +422,8 @@ func cutHash(rest []byte, member string) ([]byte, *[sha256.Size]byte, error) {
 		return rest, nil, nil
 	}
 	var hash [sha256.Size]byte
-	if _, err := hex.Decode(hash[:], rest[at+len(member):len(rest)-1]); err != nil {
+	written := rest[at+len(member) : len(rest)-1]
+	if _, err := hex.Decode(hash[:], written); err != nil || bytes.ContainsAny(written, "ABCDEF") {
 		return rest, nil, errLine
 	}
 	return rest[:at], &hash, nil

@@ -168,9 +168,11 @@ func TestEveryByteOfAnExportCounts(t *testing.T) {
 		if names[i] {
 			continue
 		}
-		changed := []byte(whole)
-		changed[i] ^= 1
-		refused(fmt.Sprintf("byte %d", i), string(changed))
+		for _, bit := range []byte{0x01, 0x20} { // the second one makes large letters of small ones
+			changed := []byte(whole)
+			changed[i] ^= bit
+			refused(fmt.Sprintf("bit %#x of byte %d", bit, i), string(changed))
+		}
 	}
 	for i := range lines[:12] {
 		without := strings.Join(lines[:i], "") + strings.Join(lines[i+1:], "")
@@ -211,6 +213,7 @@ func TestForgeries(t *testing.T) {
 	}
 
 	// What is named is the first event that is wrong, with its position and its key.
+	large := strings.ToUpper(fmt.Sprintf("%x", *read(4).Chain))
 	for _, tc := range []struct {
 		content, position string
 	}{
@@ -220,6 +223,7 @@ func TestForgeries(t *testing.T) {
 		{strings.Replace(strings.Join(lines[1:], ""), `"n":9`, `"n":5`, 1), "1700000000001-1"},
 		{strings.Replace(strings.Join(lines, ""), `{"n":4`, `{"n" 4`, 1), ""},
 		{strings.Replace(strings.Join(lines, ""), `{"n":4`, `{"n": 4`, 1), "1700000000002-0"},
+		{strings.Replace(strings.Join(lines, ""), strings.ToLower(large), large, 1), "1700000000002-0"},
 	} {
 		_, err := proof.Verify(strings.NewReader(tc.content), proof.VerifyOptions{})
 		if failure, ok := errors.AsType[*proof.Failure](err); !ok || failure.Position != tc.position || tc.position != "" && !strings.HasPrefix(failure.Key, "note:") {
