@@ -251,11 +251,11 @@ func notTried(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 			return fmt.Errorf("%w. %s", err, blobHint)
 		}
 	}
-	return withNearest(err, c, t)
+	return withNames(err, c, t)
 }
 
-// withNearest adds the name that was probably meant to an error about a type that does not exist.
-func withNearest(err error, c *spec.Compiled, t trial.HandlerTrial) error {
+// withNames adds the names that there are to an error about a type that does not exist, unless the error says already which one was meant.
+func withNames(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	var word string
 	var known []string
 	//nolint:exhaustive // all other errors stay as they are
@@ -267,8 +267,8 @@ func withNearest(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 	default:
 		return err
 	}
-	if near := diag.Nearest(word, known); near != "" {
-		return fmt.Errorf("%w: did you mean '%s'?", err, near)
+	if diag.Nearest(word, known) != "" {
+		return err
 	}
 	return fmt.Errorf("%w: there are %s", err, strings.Join(known, ", "))
 }
