@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,7 +20,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"j17/bench/devserver"
@@ -110,19 +108,8 @@ func (m *measurement) load(ctx context.Context, events int) error {
 		}
 		_ = w.CloseWithError(b.Flush())
 	}()
-	_, err := m.internal(ctx, http.MethodPost, "cold_start", "application/x-ndjson", r)
+	_, err := m.server.Administer(ctx, m.client, http.MethodPost, "cold_start", r)
 	return err
-}
-
-// internal makes a request to the internal listener and returns what it is answered.
-func (m *measurement) internal(ctx context.Context, method, path, contentType string, body io.Reader) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, m.server.Internal+"/internal/instances/"+m.server.Instance+"/prod/"+path, body)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("X-Node-Secret", m.server.NodeSecret)
-	r.Header.Set("Content-Type", contentType)
-	return devserver.Answer(m.client, r)
 }
 
 // besideABackup counts writes while a full backup is made, which has to last longer than they do.
@@ -137,7 +124,7 @@ func (m *measurement) besideABackup(ctx context.Context) (each float64, err erro
 	if err != nil {
 		return 0, err
 	}
-	raw, err := m.internal(ctx, http.MethodGet, "backups/"+id, "application/json", nil)
+	raw, err := m.server.Administer(ctx, m.client, http.MethodGet, "backups/"+id, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -150,13 +137,13 @@ func (m *measurement) besideABackup(ctx context.Context) (each float64, err erro
 	}
 
 	// It is given up, so that the next one begins anew.
-	_, err = m.internal(ctx, http.MethodDelete, "backups/"+id, "application/json", nil)
+	_, err = m.server.Administer(ctx, m.client, http.MethodDelete, "backups/"+id, nil)
 	return each, err
 }
 
 // backup begins a full one and returns its id.
 func (m *measurement) backup(ctx context.Context) (string, error) {
-	raw, err := m.internal(ctx, http.MethodPost, "backups", "application/json", strings.NewReader(`{"kind":"full"}`))
+	raw, err := m.server.Administer(ctx, m.client, http.MethodPost, "backups", strings.NewReader(`{"kind":"full"}`))
 	if err != nil {
 		return "", err
 	}
@@ -183,23 +170,6 @@ func statusOf(raw []byte) (string, error) {
 func (m *measurement) writes(ctx context.Context) (float64, error) {
 	ctx, over := context.WithTimeout(ctx, m.long)
 	defer over()
-	written, errs := make([]int, clients), make([]error, clients)
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			written[i], errs[i] = m.server.WriteNew(ctx, m.client, "/was_placed", `{"data":`+data+`,"metadata":`+metadata+`}`)
-		})
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return 0, err
-	}
-	sum := 0
-	for _, n := range written {
-		sum += n
-	}
-	if sum == 0 {
-		return 0, errors.New("nothing was written")
-	}
-	return float64(sum) / m.long.Seconds(), nil
+	n, err := m.server.WriteNew(ctx, m.client, clients, "/was_placed", `{"data":`+data+`,"metadata":`+metadata+`}`)
+	return float64(n) / m.long.Seconds(), err
 }

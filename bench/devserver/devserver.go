@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -131,21 +133,45 @@ func Answer(client *http.Client, r *http.Request) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// WriteNew writes to a new order each time until the context ends, and returns how many requests were carried out. path is what stands behind
-// the order's own.
-func (s *Server) WriteNew(ctx context.Context, client *http.Client, path, body string) (n int, err error) {
-	for {
-		r, err := s.Request(ctx, "prod", http.MethodPost, "/order/"+uuid.NewString()+path, strings.NewReader(body))
-		if err != nil {
-			return n, err
-		}
-		if _, err := Answer(client, r); ctx.Err() != nil {
-			return n, nil //nolint:nilerr // it is told to end
-		} else if err != nil {
-			return n, err
-		}
-		n++
+// Administer sends a request about the environment prod to the internal listener, below whose path for it the path is, and returns what it is
+// answered. A refusal is an error.
+func (s *Server) Administer(ctx context.Context, client *http.Client, method, path string, body io.Reader) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.Internal+"/internal/instances/"+s.Instance+"/prod/"+path, body)
+	if err != nil {
+		return nil, err
 	}
+	r.Header.Set("X-Node-Secret", s.NodeSecret)
+	r.Header.Set("Content-Type", "application/json")
+	return Answer(client, r)
+}
+
+// WriteNew has so many clients write to a new order each time until the context ends, and returns how many requests were carried out. path is what
+// stands behind the order's own. That there were none is an error.
+func (s *Server) WriteNew(ctx context.Context, client *http.Client, clients int, path, body string) (int, error) {
+	var written atomic.Int64
+	errs := make([]error, clients)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for errs[i] == nil && ctx.Err() == nil {
+				r, err := s.Request(ctx, "prod", http.MethodPost, "/order/"+uuid.NewString()+path, strings.NewReader(body))
+				if err == nil {
+					_, err = Answer(client, r)
+				}
+				if err == nil {
+					written.Add(1)
+				} else if ctx.Err() == nil {
+					errs[i] = err
+				}
+			}
+		})
+	}
+	all.Wait()
+	err := errors.Join(errs...)
+	if err == nil && written.Load() == 0 {
+		err = errors.New("nothing was written")
+	}
+	return int(written.Load()), err
 }
 
 // Memory reads a line of the process's status, such as VmRSS, in MiB. It needs Linux.

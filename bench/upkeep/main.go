@@ -97,34 +97,27 @@ func measure(ctx context.Context, bin string, l *load, long time.Duration, out i
 	writing, over := context.WithCancel(ctx)
 	defer over()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: l.clients}}
-	written, errs := make([]int, l.clients), make([]error, l.clients)
+	var requests int
+	var failed error
 	var all sync.WaitGroup
-	for i := range l.clients {
-		all.Go(func() { written[i], errs[i] = server.WriteNew(writing, client, l.path, l.body) })
-	}
+	all.Go(func() { requests, failed = server.WriteNew(writing, client, l.clients, l.path, l.body) })
 	before, err := server.Processor()
 	if err != nil {
 		return err
 	}
-	text, failed := fetch(ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", server.Internal, int(long.Seconds())))
+	text, unread := fetch(ctx, client, fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", server.Internal, int(long.Seconds())))
 	after, err := server.Processor()
 	over()
 	all.Wait()
-	if err := errors.Join(errors.Join(errs...), failed, err); err != nil {
+	if err := errors.Join(failed, unread, err); err != nil {
 		return err
 	}
 	p, err := profile.ParseData(text)
 	if err != nil {
 		return err
 	}
-	events := 0
-	for _, n := range written {
-		events += n * l.events
-	}
-	if events == 0 {
-		return errors.New("nothing was written")
-	}
 
+	events := requests * l.events
 	s := sharesOf(p)
 	each := float64((after - before).Nanoseconds()) / 1e3 / float64(events)
 	_, err = fmt.Fprintf(out, "| processor time that chains and the log take of a server, %s, %.1f µs an event | %.1f %%, chains %.1f and log %.1f | %s |\n",

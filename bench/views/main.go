@@ -132,21 +132,8 @@ func start(ctx context.Context, bin string) (*target, error) {
 
 // admin sends a request to the internal listener.
 func (t *target) admin(ctx context.Context, method, path string, body io.Reader) error {
-	r, err := http.NewRequestWithContext(ctx, method, t.Internal+"/internal/instances/"+t.Instance+"/prod/"+path, body)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("X-Node-Secret", t.NodeSecret)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := t.client.Do(r)
-	if err != nil {
-		return err
-	}
-	text, _ := io.ReadAll(resp.Body) // what is cut off is told by the status
-	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s: %d %s", path, resp.StatusCode, text)
-	}
-	return resp.Body.Close()
+	_, err := t.Administer(ctx, t.client, method, path, body)
+	return err
 }
 
 // call sends a request to the environment and returns the open answer.

@@ -51,16 +51,7 @@ func TestKillEndsNoErasure(t *testing.T) {
 		if !inFolder(t, dir, word) {
 			t.Fatal("the word was nowhere before it was erased")
 		}
-		var asked struct {
-			Tombstone struct{ ID, Status string } `json:"tombstone"`
-		}
-		if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+path, token, `{}`, &asked); s != http.StatusCreated {
-			t.Fatalf("a tombstone: %d", s)
-		}
-		at := "/_admin/tombstones/" + asked.Tombstone.ID
-		if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
-			t.Fatalf("its execution: %d", s)
-		}
+		at := askErasure(t, p, token, path)
 
 		// Kill it at some moments.
 		for range 3 {
@@ -71,14 +62,7 @@ func TestKillEndsNoErasure(t *testing.T) {
 			p = start()
 			token = operatorToken(t, p)
 		}
-		for deadline := system.Now().Add(patience); asked.Tombstone.Status != "completed"; {
-			if s := requested(t, p, "GET", "prod", at, token, "", &asked); s != http.StatusOK || system.Now().After(deadline) {
-				t.Fatalf("the tombstone: %d, %+v", s, asked)
-			}
-			if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		awaitErasure(t, p, token, at)
 		if inFolder(t, dir, word) {
 			t.Error("erased data are in the data folder")
 		}
@@ -106,4 +90,33 @@ func inFolder(t *testing.T, dir, word string) (found bool) {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// askErasure has an aggregate erased at once, and returns the path of what says how far that is.
+func askErasure(t *testing.T, p *process, token, path string) string {
+	t.Helper()
+	var asked struct{ Tombstone struct{ ID string } }
+	if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+path, token, `{}`, &asked); s != http.StatusCreated {
+		t.Fatalf("a tombstone: %d", s)
+	}
+	at := "/_admin/tombstones/" + asked.Tombstone.ID
+	if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
+		t.Fatalf("its execution: %d", s)
+	}
+	return at
+}
+
+// awaitErasure waits until an erasure is completed.
+func awaitErasure(t *testing.T, p *process, token, at string) {
+	t.Helper()
+	var row struct{ Tombstone struct{ Status string } }
+	system := clock.System{}
+	for deadline := system.Now().Add(patience); row.Tombstone.Status != "completed"; {
+		if s := requested(t, p, "GET", "prod", at, token, "", &row); s != http.StatusOK || system.Now().After(deadline) {
+			t.Fatalf("the erasure: %d, %+v", s, row)
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

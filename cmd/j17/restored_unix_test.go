@@ -179,16 +179,7 @@ func TestErasureBehindAnIndex(t *testing.T) {
 	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
 		t.Fatalf("%+v", b)
 	}
-	var asked struct {
-		Tombstone struct{ ID, Status string } `json:"tombstone"`
-	}
-	if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+erased, token, `{}`, &asked); s != http.StatusCreated {
-		t.Fatalf("a tombstone: %d", s)
-	}
-	at := "/_admin/tombstones/" + asked.Tombstone.ID
-	if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
-		t.Fatalf("its execution: %d", s)
-	}
+	askErasure(t, p, token, erased)
 	until("the erasure is not noted", func() bool {
 		noted, err := filepath.Glob(filepath.Join(data+"-backups", "erasures", "*", "*", "*"))
 		return err == nil && len(noted) > 0
@@ -276,24 +267,8 @@ func TestRepeatedRequestsAfterARestore(t *testing.T) {
 	if b := endOfBackup(t, p, token, askBackup(t, p, token)); b.Status != "completed" {
 		t.Fatalf("%+v", b)
 	}
-	var asked struct {
-		Tombstone struct{ ID, Status string } `json:"tombstone"`
-	}
-	if s := requested(t, p, "POST", "prod", "/_admin/tombstone"+erased, token, `{}`, &asked); s != http.StatusCreated {
-		t.Fatalf("a tombstone: %d", s)
-	}
-	at, system := "/_admin/tombstones/"+asked.Tombstone.ID, clock.System{}
-	if s := requested(t, p, "POST", "prod", at+"/execute", token, `{"force":true}`, nil); s != http.StatusAccepted {
-		t.Fatalf("its execution: %d", s)
-	}
-	for deadline := system.Now().Add(patience); asked.Tombstone.Status != "completed"; {
-		if s := requested(t, p, "GET", "prod", at, token, "", &asked); s != http.StatusOK || system.Now().After(deadline) {
-			t.Fatalf("the erasure: %d, %+v", s, asked)
-		}
-		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	at := askErasure(t, p, token, erased)
+	awaitErasure(t, p, token, at)
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

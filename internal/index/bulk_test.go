@@ -49,19 +49,14 @@ func TestAPanicInABacklogIsRepeated(t *testing.T) {
 				}
 				return nil
 			})
-			write := func(label string) {
-				for n := range items {
-					h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
-				}
-			}
-			write("before")
+			h.label(items, "before")
 			p := h.start(h.disk)
 			p.Bulk(items, rows)
 			h.ready(p, prod, d)
 			h.at(p, prod)
 			h.unasked()
 			panics.Store(1)
-			write("behind")
+			h.label(items, "behind")
 			h.pass(time.Minute)
 			h.at(p, prod)
 			if panics.Load() >= 0 || !strings.Contains(h.log.String(), "panicked") {
@@ -140,17 +135,12 @@ func TestABacklogIsGoneOnWithAsItWasBegun(t *testing.T) {
 		t.Helper()
 		h.hasty = true
 		const items = 60
-		write := func(label string) {
-			for n := range items {
-				h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
-			}
-		}
-		write("before")
+		h.label(items, "before")
 		p := h.start(h.disk)
 		d := source{h.disk}.definition(nil)
 		h.ready(p, prod, d)
 		p.stop()
-		write("behind")
+		h.label(items, "behind")
 
 		const writes = 6
 		p = h.start(storetest.NewMortal(h.disk, writes, false))
@@ -252,12 +242,7 @@ func TestABacklogTakesItsTime(t *testing.T) {
 			}
 			return nil
 		})
-		write := func(label string) {
-			for n := range items {
-				h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
-			}
-		}
-		write("before")
+		h.label(items, "before")
 		p := h.start(h.disk)
 		p.Bulk(items, rows)
 		h.ready(p, prod, d)
@@ -266,7 +251,7 @@ func TestABacklogTakesItsTime(t *testing.T) {
 
 		// Nobody asks.
 		h.unasked()
-		write("behind")
+		h.label(items, "behind")
 		began := time.Now()
 		for h.lag(p) > 0 && time.Since(began) < time.Minute {
 			h.pass(each / 10)
@@ -277,7 +262,7 @@ func TestABacklogTakesItsTime(t *testing.T) {
 
 		// Somebody asks when some parts are done, behind one of which it pauses.
 		h.unasked()
-		write("asked for")
+		h.label(items, "asked for")
 		for rest := h.lag(p); rest > items*2/3; rest = h.left(p) {
 			h.pass(each / 10)
 		}
@@ -303,4 +288,12 @@ func (h *house) left(p *process) uint64 {
 		return status.Lag
 	}
 	return status.Fanout.Total - status.Fanout.Done
+}
+
+// label gives some items a label, each in a unit of its own.
+func (h *house) label(items int, label string) {
+	h.tb.Helper()
+	for n := range items {
+		h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
+	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// restCalm is for how long nothing is written when upkeep that rests goes on.
+	// restCalm is for how long nothing is written that concerns a slot when upkeep that rests goes on.
 	restCalm = 250 * time.Millisecond
 	// wantedFor is for how long a slot is wanted after somebody has asked for it, and restAfter for how long it does not rest then.
 	wantedFor, restAfter = time.Second, 5 * time.Second
@@ -20,7 +20,7 @@ const (
 type resting struct {
 	// asked is when somebody asked for the slot last.
 	asked time.Time
-	// rests tells that the upkeep rests. end is where the feed ended, and since when it has.
+	// rests tells that the upkeep rests. end is where the last event is that concerns the slot, and since when it has been that one.
 	rests bool
 	end   j17.StreamID
 	since time.Time
@@ -44,7 +44,7 @@ func (s *Service) restOf(t j17.Tenant, slot string) *resting {
 }
 
 // mayRest says for how long the upkeep of a slot may rest, unless the feed grows or somebody asks for it: 0 for not at all. behind is how many
-// events it has not passed, end where the feed ends.
+// events concern it that it has not passed, end where the last of them is.
 func (s *Service) mayRest(t j17.Tenant, slot string, behind uint64, end j17.StreamID) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

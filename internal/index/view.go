@@ -151,6 +151,8 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 			m.Close()
 		}
 	}()
+
+	// The slot as it is in the moment.
 	sl, err := readSlot(m.Get, h.Serving)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, moved, nil // another slot serves by now
@@ -161,6 +163,8 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if sl.Fanout != nil {
 		return nil, moved, nil
 	}
+
+	// It shows the position, if need be since nothing that follows concerns it.
 	reached := known.of(sl)
 	if reached.Compare(p) < 0 {
 		quiet, err := s.quiet(ctx, t, sl, reached, p)

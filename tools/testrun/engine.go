@@ -89,6 +89,8 @@ func copyEngine(from, to string) (err error) {
 	if err := errors.Join(os.RemoveAll(fresh), os.MkdirAll(filepath.Dir(to), 0o750)); err != nil {
 		return err
 	}
+
+	// Each file that is compiled, some with their changes.
 	changes := engineChanges()
 	err = filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -118,6 +120,8 @@ func copyEngine(from, to string) (err error) {
 		}
 		return os.WriteFile(filepath.Join(fresh, name), text, 0o600) //nolint:gosec // a name of the module cache
 	})
+
+	// All changes, or no copy.
 	if err == nil && len(changes) > 0 {
 		err = errors.New("some files of Pebble are not where they were: change tools/testrun/engine.go")
 	}
