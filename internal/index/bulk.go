@@ -80,6 +80,9 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	}
 	u.s.bulk = b
 	u.slot.Fanout = &fanout{To: writePosition(b.to), Feed: true, Total: uint64(len(b.ids))}
+	if u.behind < u.s.limits.bulkFrom {
+		u.large(ctx, u.slot.Fanout.Total) // few events, many rows
+	}
 	return u.goOn(ctx)
 }
 

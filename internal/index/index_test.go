@@ -352,6 +352,14 @@ func TestFanout(t *testing.T) {
 
 // TestFanoutIsNotSeenInPart waits in the middle of a change of many rows: the index is not read then, says how far it is, and goes on.
 func TestFanoutIsNotSeenInPart(t *testing.T) {
+	testFanoutIsNotSeenInPart(t, 3000, 2048, 128) // in bulk
+	testFanoutIsNotSeenInPart(t, 2999, 1024, 16)  // too many rows for that
+}
+
+// testFanoutIsNotSeenInPart has 3000 rows of which so many change in bulk; it waits behind the first commit of so many of them, which are computed
+// in slices.
+func testFanoutIsNotSeenInPart(t *testing.T, most int, commit uint64, slice int64) {
+	t.Helper()
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		var events []store.NewEvent
@@ -365,7 +373,7 @@ func TestFanoutIsNotSeenInPart(t *testing.T) {
 		d := &index.Definition{
 			ID: "wide", Type: "item", Types: []string{"shop"},
 			Rows: func(ctx context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
-				if hold.Load() > 0 && calls.Add(1) == 1024/16+1 {
+				if hold.Load() > 0 && calls.Add(1) == int64(commit)/slice+1 {
 					<-held
 				}
 				for _, id := range ids {
@@ -375,6 +383,7 @@ func TestFanoutIsNotSeenInPart(t *testing.T) {
 			},
 		}
 		p := h.start(h.disk)
+		p.Bulk(most, 2048)
 		h.ready(p, prod, d)
 		h.pass(time.Second)
 		hold.Store(1)
@@ -382,7 +391,7 @@ func TestFanoutIsNotSeenInPart(t *testing.T) {
 		h.pass(time.Second)
 		_, err := p.At(t.Context(), prod, "wide", j17.StreamID{})
 		notReady, is := errors.AsType[*index.NotReadyError](err)
-		if !is || notReady.Done != 1024 || notReady.Total != 3000 {
+		if !is || notReady.Done != commit || notReady.Total != 3000 {
 			t.Errorf("%+v, %v", notReady, err)
 		}
 		close(held)

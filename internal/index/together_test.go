@@ -5,21 +5,39 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/index"
 	"j17/internal/store"
 )
 
-// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them anew once, and not for each batch of the burst; with
-// many other aggregates in between, once for each part of it.
-func TestBurstsOfASource(t *testing.T) {
-	testBurstOfASource(t, 1, 1)
-	testBurstOfASource(t, 2600, 2)
+// wide defines an index of items that all depend on one shop. computing is told how many are computed.
+func (s source) wide(id string, computing func(rows int)) *index.Definition {
+	shop := j17.Key{Type: "shop", ID: "s"}
+	return &index.Definition{
+		ID: id, Type: "item", Types: []string{"shop"},
+		Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
+			computing(len(ids))
+			of, err := s.state(ctx, t, at, shop)
+			for _, id := range ids {
+				rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))}, Sources: []j17.Key{shop}})
+			}
+			return rows, err
+		},
+	}
 }
 
-// testBurstOfASource has new rows come in the burst. It bounds how often a row is made anew.
-func testBurstOfASource(t *testing.T, items int, times int64) {
+// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them anew once, and not for each batch of the burst, with
+// many other aggregates in between too. Where that are more rows than change in bulk, it is once for each part of it.
+func TestBurstsOfASource(t *testing.T) {
+	testBurstOfASource(t, 1, 1<<20, 1)
+	testBurstOfASource(t, 2600, 1<<20, 1)
+	testBurstOfASource(t, 2600, 1000, 4)
+}
+
+// testBurstOfASource has new rows come in the burst. It bounds how often a row is made anew where so many of them change in bulk.
+func testBurstOfASource(t *testing.T, items, most int, times int64) {
 	t.Helper()
 	const rows, burst = 1100, 600
 	inBubble(t, func(t *testing.T, h *house) {
@@ -29,20 +47,10 @@ func testBurstOfASource(t *testing.T, items int, times int64) {
 			events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
 		}
 		h.write(prod, events...)
-		s, shop := source{h.disk}, j17.Key{Type: "shop", ID: "s"}
 		var computed atomic.Int64
-		d := &index.Definition{
-			ID: "wide", Type: "item", Types: []string{"shop"},
-			Rows: func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) (rows []index.Row, err error) {
-				computed.Add(int64(len(ids)))
-				of, err := s.state(ctx, t, at, shop)
-				for _, id := range ids {
-					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0), index.NewEntry(1, of.Get("name"))}, Sources: []j17.Key{shop}})
-				}
-				return rows, err
-			},
-		}
+		d := source{h.disk}.wide("wide", func(rows int) { computed.Add(int64(rows)) })
 		p := h.start(h.disk)
+		p.Bulk(most, 2048)
 		h.ready(p, prod, d)
 		v, err := p.At(t.Context(), prod, "wide", h.end(prod))
 		if err != nil {
@@ -72,6 +80,72 @@ func testBurstOfASource(t *testing.T, items int, times int64) {
 			t.Errorf("%d rows were computed of %d, each more than %d times", got, rows+items, times)
 		}
 		h.same(p, prod, "wide")
+		p.stop()
+	})
+}
+
+// TestABurstHoldsUpNobody lets the rows of one index wait in the middle of a burst: another index on the same source, and one that the burst does not
+// concern, show what is there meanwhile.
+func TestABurstHoldsUpNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		const items = 3000
+		var events []store.NewEvent
+		for i := range items {
+			events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
+		}
+		h.write(prod, events...)
+		s, hold, held := source{h.disk}, atomic.Bool{}, make(chan struct{})
+		var computed atomic.Int64
+		p := h.start(h.disk)
+		h.ready(p, prod, s.wide("slow", func(int) {
+			if hold.Load() {
+				<-held
+			}
+		}))
+		hold.Store(true)
+		h.write(prod, event("shop", "s", `{"name":"first"}`))
+		h.pass(time.Second)
+		h.ready(p, prod, s.wide("wide", func(rows int) { computed.Add(int64(rows)) }))
+		h.ready(p, prod, &index.Definition{
+			ID: "notes", Type: "note",
+			Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) (rows []index.Row, err error) {
+				for _, id := range ids {
+					rows = append(rows, index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0)}})
+				}
+				return rows, nil
+			},
+		})
+		computed.Store(0)
+		h.write(prod, event("note", "n", `{}`), event("item", "i00000", `{}`), event("shop", "s", `{"name":"last"}`))
+
+		for id, want := range map[string]uint64{"wide": items, "notes": 1} {
+			v, err := p.At(t.Context(), prod, id, h.end(prod))
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			if n, err := v.Count(plenty(), index.Query{Lanes: [][]index.Range{{index.All(0, 0)}}}); err != nil || n != want {
+				t.Errorf("%s: %d rows, %v, want %d", id, n, err, want)
+			}
+			v.Close()
+		}
+		if got := computed.Load(); got > items+1 { // what has changed by itself follows from the shop as well
+			t.Errorf("%d rows were computed of %d", got, items)
+		}
+		status, err := p.Status(t.Context(), prod, "slow")
+		if err != nil || status.Lag == 0 {
+			t.Errorf("the first one does not wait: %+v, %v", status, err)
+		}
+		hold.Store(false)
+		close(held)
+		for _, id := range []string{"slow", "wide"} {
+			v, err := p.At(t.Context(), prod, id, h.end(prod))
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			v.Close()
+			h.same(p, prod, id)
+		}
 		p.stop()
 	})
 }

@@ -96,6 +96,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		err = u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
 	}
 	if err == nil {
+		b.Passed(u.slot.after())
 		s.behind(b.Tenant, sl.name, time.Time{})
 	}
 	return u.mend(ctx, err)
@@ -187,10 +188,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 		return err
 	}
 	if !all {
-		if sources, to, err = u.together(ctx, touched, sources, to); err != nil {
-			return err
-		}
-		return u.begin(ctx, sources, to)
+		return u.many(ctx, touched, sources, to)
 	}
 	p := backgroundPace()
 	if u.s.isWanted(u.t, u.slot.name) {
@@ -209,6 +207,28 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	u.slot.After = writePosition(to)
 	u.s.counts.writes.Add(uint64(len(c.sides)))
 	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
+}
+
+// many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many aggregates have changed. Where
+// that is not to be had, what has changed is taken down by name.
+func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
+	if u.attempt == 1 && to.Compare(u.s.small(u.t, u.slot.name)) > 0 {
+		before := u.slot.after()
+		if err := u.inBulk(ctx); err != nil {
+			return err
+		}
+		switch after := u.slot.after(); {
+		case after.Compare(to) >= 0:
+			return nil
+		case after.Compare(before) > 0:
+			return feed.Later{} // what is left of the batch comes again
+		}
+	}
+	sources, to, err := u.together(ctx, touched, sources, to)
+	if err != nil {
+		return err
+	}
+	return u.begin(ctx, sources, to)
 }
 
 // ownMark begins the name of an aggregate in a list of sources that is a row itself.
@@ -350,9 +370,14 @@ func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) e
 	if err := u.s.o.Store.Write(ctx, u.t, []store.Side{u.slot.put()}); err != nil {
 		return err
 	}
-	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
-		slog.String("index", u.slot.ID), slog.Uint64("rows", f.Total))
+	u.large(ctx, f.Total)
 	return feed.Later{} // the next turn begins with it
+}
+
+// large tells of a change of many rows.
+func (u *upkeep) large(ctx context.Context, rows uint64) {
+	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
+		slog.String("index", u.slot.ID), slog.Uint64("rows", rows))
 }
 
 // maxCounted bounds the rows of one source that are counted beforehand.
