@@ -405,6 +405,9 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	}
 	d.startLog(name)
 	f, err := d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
+	if table && err == nil {
+		return &unfinishedTable{File: f}, nil
+	}
 	return d.marked(name, f), err
 }
 

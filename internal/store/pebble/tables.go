@@ -107,7 +107,7 @@ func (w *tableWriter) put(key, value []byte) error {
 			return err
 		}
 		w.paths, w.kind = append(w.paths, path), key[tenantPrefix]
-		w.open = sstable.NewWriter(objstorageprovider.NewFileWritable(f), w.form)
+		w.open = sstable.NewWriter(objstorageprovider.NewFileWritable(&unfinishedTable{File: f}), w.form)
 	}
 	if err := w.open.Set(key, value); err != nil {
 		return err
