@@ -259,6 +259,14 @@ func (u *upkeep) pace() pace {
 	return bulkPace()
 }
 
+// beside is how rows are computed that are no backlog.
+func (u *upkeep) beside() pace {
+	if u.s.isWanted(u.t, u.slot.name) {
+		return wantedPace()
+	}
+	return backgroundPace()
+}
+
 // pace is how rows are computed: on how many processors, 0 for all, and how many of them before others may run. Where it does not give way
 // others have to wait for a processor.
 type pace struct {

@@ -48,9 +48,13 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, note j17.StreamID) error {
 	machine := clock.System{}
 	roused := false
+	var next *turn
+	defer func() { next.leave() }()
 	for {
-		moved := s.awaited(t, name)
+		behind := s.awaited(t, name)
 		sl, err := s.slot(ctx, t, name)
+		next.leave()
+		next = behind
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -86,7 +90,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 			_ = machine.Wait(waiting, machine.Now().Add(lookEvery)) // either way it is looked at again
 		}()
 		select {
-		case <-moved:
+		case <-next.moved:
 		case <-over:
 			if !roused {
 				roused = true

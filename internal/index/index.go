@@ -99,8 +99,8 @@ type Service struct {
 	slots map[place]string
 	// idle are the slots whose subscriptions rest because the definition was not known.
 	idle map[place]bool
-	// moved has what is closed when a slot got on, reached up to where slots show all events though nothing was written for the last ones.
-	moved   map[place]chan struct{}
+	// crowds has who waits for slots to get on, reached up to where slots show all events though nothing was written for the last ones.
+	crowds  map[place]*crowd
 	reached map[place]reach
 	// waiting has since when events wait for slots that are behind.
 	waiting map[place]time.Time
@@ -162,7 +162,7 @@ func New(o Options) *Service {
 	}
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
-		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, moved: map[place]chan struct{}{},
+		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, crowds: map[place]*crowd{},
 		reached: map[place]reach{}, resets: map[j17.Tenant]time.Time{}, waiting: map[place]time.Time{},
 		large: work.NewPool(large, large/2),
 		rests: map[place]*resting{}, limits: usual(),
@@ -669,31 +669,9 @@ func (s *Service) Await(ctx context.Context, t j17.Tenant, id string) (Status, e
 	return status, errors.Join(err, failed)
 }
 
-// awaited returns what is closed when a slot gets on.
-func (s *Service) awaited(t j17.Tenant, slot string) <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := place{t, slot}
-	if s.moved[at] == nil {
-		s.moved[at] = make(chan struct{})
-	}
-	return s.moved[at]
-}
-
 // reach notes that a slot as it was read shows all events up to a position, though nothing was written.
 func (s *Service) reach(t j17.Tenant, sl *slot, at j17.StreamID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reached[place{t, sl.name}] = reach{sl.rev, at}
-}
-
-// tell lets those look who wait for a slot.
-func (s *Service) tell(t j17.Tenant, slot string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := place{t, slot}
-	if s.moved[at] != nil {
-		close(s.moved[at])
-		delete(s.moved, at)
-	}
 }

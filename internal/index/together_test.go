@@ -149,3 +149,65 @@ func TestABurstHoldsUpNobody(t *testing.T) {
 		p.stop()
 	})
 }
+
+// slowly takes its time to open moments.
+type slowly struct {
+	store.Store
+	wait func()
+}
+
+// Moment is part of store.Store.
+func (s slowly) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) {
+	s.wait()
+	return s.Store.Moment(ctx, t)
+}
+
+// TestWhoWaitsForAHotSourceSeesEachState lets a source of many rows change all the time: whoever has waited for a change of all of them finds the
+// index as it is behind it, before the next change begins.
+func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
+	for _, most := range []int{1 << 20, 1000} { // in bulk, and too many rows for that
+		inBubble(t, func(t *testing.T, h *house) {
+			t.Helper()
+			const items = 3000
+			var events []store.NewEvent
+			for i := range items {
+				events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
+			}
+			h.write(prod, events...)
+			var hot atomic.Bool
+			p := h.start(slowly{h.disk, func() { h.wait(10 * time.Millisecond) }})
+			p.Bulk(most, 2048)
+			h.ready(p, prod, source{h.disk}.wide("wide", func(int) {
+				if hot.Load() {
+					h.wait(time.Millisecond)
+					h.write(prod, event("shop", "s", `{}`))
+				}
+			}))
+			h.pass(time.Minute)
+			hot.Store(true)
+			h.write(prod, event("shop", "s", `{}`))
+			h.pass(10 * time.Millisecond)
+
+			// Each of them finds two changes in its way at most.
+			for range 5 {
+				before := p.Stats().Rows
+				v, err := p.At(t.Context(), prod, "wide", h.end(prod))
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.Close()
+				if rows := p.Stats().Rows - before; rows > 2*items+2048 { // the first ones of a third change are computed before it is told of
+					t.Errorf("%d rows of %d were computed until it was read", rows, items)
+				}
+			}
+			hot.Store(false)
+			v, err := p.At(t.Context(), prod, "wide", h.end(prod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Close()
+			h.same(p, prod, "wide")
+			p.stop()
+		})
+	}
+}

@@ -73,6 +73,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		sl = u.slot // it is further now
 	}
 	if u.far(b.Behind, positionOf(&b.Entries[0])) {
+		s.show(ctx, b.Tenant, sl.name)
 		if err := u.inBulk(ctx); err != nil {
 			return u.mend(ctx, err)
 		}
@@ -190,11 +191,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 	if !all {
 		return u.many(ctx, touched, sources, to)
 	}
-	p := backgroundPace()
-	if u.s.isWanted(u.t, u.slot.name) {
-		p = wantedPace()
-	}
-	c := u.several(ctx, ids, to, p)
+	c := u.several(ctx, ids, to, u.beside())
 	switch {
 	case c.err != nil:
 		return c.err
@@ -212,6 +209,7 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 // many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many aggregates have changed. Where
 // that is not to be had, what has changed is taken down by name.
 func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
+	u.s.show(ctx, u.t, u.slot.name)
 	if u.attempt == 1 && to.Compare(u.s.small(u.t, u.slot.name)) > 0 {
 		before := u.slot.after()
 		if err := u.inBulk(ctx); err != nil {
@@ -396,7 +394,7 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c := u.several(ctx, ids, readPosition(f.To), backgroundPace())
+		c := u.several(ctx, ids, readPosition(f.To), u.beside())
 		if c.err != nil {
 			return c.err
 		}

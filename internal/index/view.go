@@ -69,8 +69,12 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 	defer stop()
 	var until time.Time
 	roused := false
+	var next *turn
+	defer func() { next.leave() }()
 	for {
-		v, moved, err := s.open(waiting, t, id, p)
+		v, behind, err := s.open(waiting, t, id, p)
+		next.leave()
+		next = behind
 		if v != nil || err != nil {
 			if v != nil {
 				s.counts.views.Add(1)
@@ -95,7 +99,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 			_ = machine.Wait(look, now.Add(lookEvery)) // either way it is looked at again
 		}()
 		select {
-		case <-moved:
+		case <-next.moved:
 		case <-over:
 			if !roused {
 				roused = true
@@ -126,8 +130,8 @@ func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 	return &NotReadyError{Total: status.Lag}
 }
 
-// open opens a view, unless the index is not at the position yet: then moved is closed when it has got on.
-func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, moved <-chan struct{}, err error) {
+// open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the caller leaves.
+func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *turn, err error) {
 	// How far it is is asked before the moment is opened: what was handled before is in it.
 	h, err := s.head(ctx, t, id)
 	if err != nil {
@@ -136,7 +140,14 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if h.Serving == "" {
 		return nil, nil, s.unbuilt(ctx, t, &h)
 	}
-	moved = s.awaited(t, h.Serving)
+	behind := s.awaited(t, h.Serving)
+	defer func() {
+		if v == nil && err == nil {
+			next = behind
+		} else {
+			behind.leave()
+		}
+	}()
 	s.asks(ctx, t, h.Serving)
 	known, err := s.handled(ctx, t, h.Serving)
 	if err != nil {
@@ -155,13 +166,13 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	// The slot as it is in the moment.
 	sl, err := readSlot(m.Get, h.Serving)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, moved, nil // another slot serves by now
+		return nil, nil, nil // another slot serves by now
 	}
 	if err != nil {
 		return nil, nil, s.reset(ctx, t, err)
 	}
 	if sl.Fanout != nil {
-		return nil, moved, nil
+		return nil, nil, nil
 	}
 
 	// It shows the position, if need be since nothing that follows concerns it.
@@ -169,7 +180,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if reached.Compare(p) < 0 {
 		quiet, err := s.quiet(ctx, t, sl, reached, p)
 		if err != nil || !quiet {
-			return nil, moved, err
+			return nil, nil, err
 		}
 		reached = p
 	}
