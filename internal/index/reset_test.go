@@ -3,6 +3,7 @@ package index_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,16 @@ func (h *house) garble(space store.Space) {
 	}
 }
 
+// bare fails where something of an index is stored.
+func (h *house) bare() {
+	h.tb.Helper()
+	for _, space := range []store.Space{"index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources"} {
+		if items, err := h.disk.Scan(h.tb.Context(), prod, space, store.Range{}, 10); err != nil || len(items) > 0 {
+			h.tb.Errorf("%s has %d items, %v", space, len(items), err)
+		}
+	}
+}
+
 // TestDamagedHeadsAndSlots: it cannot be read which slots there are, or how far one is. Whoever finds that, a reader, a comparison, an erasure,
 // a build that goes on, has all indexes of the environment thrown away; they are built anew when somebody asks for them, and nothing is left of
 // what was there.
@@ -105,14 +116,61 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 					if err := find(h, p); !errors.Is(err, store.ErrNotFound) || p.Stats().Differences != 1 {
 						t.Errorf("who finds it: %v, %+v", err, p.Stats())
 					}
-					for _, space := range []store.Space{"index.heads", "index.slots", "index.counts", "index.entries", "index.rows", "index.sources"} {
-						if items, err := h.disk.Scan(t.Context(), prod, space, store.Range{}, 10); err != nil || len(items) > 0 {
-							t.Errorf("%s has %d items, %v", space, len(items), err)
-						}
-					}
+					h.bare()
 					h.write(prod, event("item", "i02", some("item", 2)), event("item", "i00", some("item", 3)))
 					h.ready(p, prod, d)
 					h.mended(p)
+					h.pass(time.Minute)
+					if n := p.Stats().Differences; n != 1 {
+						t.Errorf("it was found %d times", n)
+					}
+					p.stop()
+				})
+			})
+		}
+	}
+}
+
+// TestUpkeepMeetsADamagedSlot: it cannot be read how far a slot is that events are to be brought into. That is mended though nobody asks for the
+// index, which is built anew when somebody does.
+func TestUpkeepMeetsADamagedSlot(t *testing.T) {
+	for what, damage := range map[string]func(h *house, st *spoiled){
+		"garbled":    func(h *house, _ *spoiled) { h.garble("index.slots") },
+		"unreadable": func(_ *house, st *spoiled) { st.space.Store(new(store.Space("index.slots"))) },
+	} {
+		for _, when := range []string{"before", "in the middle"} {
+			t.Run(what+" "+when, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, h *house) {
+					t.Helper()
+					st := &spoiled{Store: h.disk}
+					p := h.start(st)
+					p.Bulk(1, 7)
+					const items = 1100 // more than change in one commit
+					events := []store.NewEvent{event("shop", "s", `{}`)}
+					for i := range items {
+						events = append(events, event("item", fmt.Sprintf("i%04d", i), `{}`))
+					}
+					h.write(prod, events...)
+					var middle atomic.Bool
+					d := source{h.disk}.wide("one", func(int) {
+						if middle.CompareAndSwap(true, false) {
+							damage(h, st)
+						}
+					})
+					h.ready(p, prod, d)
+					if when == "before" {
+						damage(h, st)
+					} else {
+						middle.Store(true)
+					}
+					h.write(prod, event("shop", "s", `{"name":"n"}`))
+					h.pass(time.Minute)
+					if n := p.Stats().Differences; n != 1 {
+						t.Errorf("it was found %d times", n)
+					}
+					h.bare()
+					h.ready(p, prod, d)
+					h.verify(p, prod)
 					h.pass(time.Minute)
 					if n := p.Stats().Differences; n != 1 {
 						t.Errorf("it was found %d times", n)

@@ -28,7 +28,7 @@ const (
 
 // types tells events of which types can change rows.
 func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]string, error) {
-	sl, err := readSlot(s.get(ctx, t), name)
+	sl, err := s.slot(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // hand ends the subscription
 	}
@@ -40,7 +40,7 @@ func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]strin
 
 // hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a crash is passed over.
 func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
-	sl, err := readSlot(s.get(ctx, b.Tenant), b.Name)
+	sl, err := s.slot(ctx, b.Tenant, b.Name)
 	if errors.Is(err, store.ErrNotFound) {
 		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name) // the slot was removed, by somebody who did not get any further
 	}
@@ -426,7 +426,7 @@ var errRemoved = errors.New("the slot was removed")
 
 // reload reads the slot again behind a commit. After an error it stays what it was: errRemoved, or one of the store.
 func (u *upkeep) reload(ctx context.Context) error {
-	sl, err := readSlot(u.s.get(ctx, u.t), u.slot.name)
+	sl, err := u.s.slot(ctx, u.t, u.slot.name)
 	if errors.Is(err, store.ErrNotFound) {
 		return errRemoved
 	}
