@@ -53,8 +53,8 @@ type Front struct {
 }
 
 // Before returns a listener for server.Serve, and begins to answer: with the server's own handler, limits of time, contexts and states. takes
-// reports whether a request, by its method and path, may be answered without net/http: nobody notices that its client leaves, and its answer
-// can be neither flushed nor hijacked.
+// reports whether a request, by its method and path, may be answered without net/http: nobody notices that its client leaves, its context ends
+// with the connection and not with the answer, and the answer can be neither flushed nor hijacked.
 func Before(l net.Listener, server *http.Server, takes func(method, path string) bool) *Front {
 	f := &Front{
 		Listener: l, server: server, takes: takes, connected: server.BaseContext(l),
@@ -180,12 +180,11 @@ func (f *Front) ended() bool {
 // connection is one on which requests are answered.
 type connection struct {
 	Conn
-	front   *Front
-	context context.Context //nolint:containedctx // the life of the connection
+	front *Front
 	// in is what comes, body what is gathered of an answer, out what goes.
 	in, body, out []byte
-	// like is what all requests of the connection have in common.
-	like http.Request
+	// like is what all requests of the connection have in common, also the context, which lives as long as the connection does.
+	like *http.Request
 	// readBy and writeBy are the deadlines that are set.
 	readBy, writeBy time.Time
 	// posted tells that the last request was a POST, and nothing has come since.
@@ -196,8 +195,8 @@ type connection struct {
 func (f *Front) serve(n Conn) {
 	ctx, cancel := context.WithCancel(f.connected)
 	defer cancel()
-	c := &connection{Conn: n, front: f, context: f.server.ConnContext(ctx, n), in: make([]byte, longest)}
-	c.like = http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: n.RemoteAddr().String()}
+	c := &connection{Conn: n, front: f, in: make([]byte, longest)}
+	c.like = (&http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: n.RemoteAddr().String()}).WithContext(f.server.ConnContext(ctx, n))
 
 	idle := f.server.ReadHeaderTimeout // of one that has never asked for anything
 	for {
@@ -283,10 +282,9 @@ func afterBody(b []byte) []byte {
 
 // answer has a request answered, and reports whether there may be another one.
 func (c *connection) answer(p *request) (again bool) {
-	ctx, cancel := context.WithCancel(c.context)
-	defer cancel()
 	c.writable()
-	w := &answer{conn: c, header: make(http.Header), buffered: c.body[:0]}
+	w := &p.answer
+	*w = answer{conn: c, header: make(http.Header), buffered: c.body[:0]}
 	defer func() {
 		if thrown := recover(); thrown != nil {
 			again = false
@@ -295,7 +293,7 @@ func (c *connection) answer(p *request) (again bool) {
 			}
 		}
 	}()
-	c.front.server.Handler.ServeHTTP(w, p.http(c.like.WithContext(ctx)))
+	c.front.server.Handler.ServeHTTP(w, p.http(c.like))
 	return w.end()
 }
 

@@ -338,14 +338,23 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestTheContextEndsWithTheAnswer checks that what a handler has left behind is told that nobody waits for it.
-func TestTheContextEndsWithTheAnswer(t *testing.T) {
-	contexts := make(chan context.Context, 1)
+// TestTheContextEndsWithTheConnection checks that what a handler has left behind is told that nobody waits for it, at the latest when its
+// client has gone.
+func TestTheContextEndsWithTheConnection(t *testing.T) {
+	contexts := make(chan context.Context, 2)
 	f := start(t, true, func(_ http.ResponseWriter, r *http.Request) { contexts <- r.Context() })
 	c := f.dial(t)
-	c.send(t, get("/"))
-	c.answer(t, "GET")
-	<-(<-contexts).Done()
+	for range 2 {
+		c.send(t, get("/"))
+		c.answer(t, "GET")
+	}
+	first, second := <-contexts, <-contexts
+	if first.Err() != nil || second.Err() != nil {
+		t.Error("the connection is open, and its context has ended")
+	}
+	_ = c.Close()
+	<-first.Done()
+	<-second.Done()
 }
 
 // TestClientsHaveLimitedTime checks that connections end whose clients ask nothing, go on with nothing, or read nothing.

@@ -8,23 +8,34 @@ import (
 	"strings"
 )
 
-// request is one that came whole, with nothing unusual about it.
+// request is one that came whole, with nothing unusual about it. It has room for the forms in which handlers get it and answer it.
 type request struct {
 	method, path, host string
 	header             http.Header
 	url                url.URL
 	body               body
+	asHTTP             http.Request
+	answer             answer
 }
 
 // body is what a request brings, in memory.
-type body struct{ strings.Reader }
+type body struct {
+	strings.Reader
+
+	text string
+}
 
 // Close does nothing.
 func (*body) Close() error { return nil }
 
-// http returns the request as handlers want it: r with what is its own.
-func (p *request) http(r *http.Request) *http.Request {
+// Text returns all of it, read or not: who wants it as a text need not copy it.
+func (b *body) Text() string { return b.text }
+
+// http returns the request as handlers want it: like another one, with what is its own.
+func (p *request) http(like *http.Request) *http.Request {
 	p.url.Path = p.path
+	r := &p.asHTTP
+	*r = *like
 	r.Method, r.URL, r.RequestURI, r.Host, r.Header = p.method, &p.url, p.path, p.host, p.header
 	r.Body = http.NoBody
 	if n := p.body.Len(); n > 0 {
@@ -106,7 +117,8 @@ func parse(b []byte) (p *request, more bool) {
 	case has > max(length, 0):
 		return nil, false
 	}
-	p.body.Reset(text[bodyAt:])
+	p.body.text = text[bodyAt:]
+	p.body.Reset(p.body.text)
 	return p, false
 }
 

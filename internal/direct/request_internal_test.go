@@ -50,6 +50,9 @@ func FuzzParse(f *testing.F) {
 		if !bytes.Equal(gotBody, wantBody) || in.Buffered() > 0 {
 			t.Errorf("the body is %q, net/http says %q and leaves %d bytes", gotBody, wantBody, in.Buffered())
 		}
+		if whole, ok := got.Body.(interface{ Text() string }); ok != (len(wantBody) > 0) || ok && whole.Text() != string(wantBody) {
+			t.Errorf("the body as a text is not %q", wantBody)
+		}
 		got.Body, want.Body = nil, nil
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got\n%+v\nnet/http says\n%+v", got, want)
