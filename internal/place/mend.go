@@ -136,7 +136,7 @@ func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 		slog.String("tenant", string(t)), slog.String("what", what))
 }
 
-// damagedSlots is that slots cannot be read, before they have been thrown away once more.
+// damagedSlots is that slots cannot be read, or how often they were thrown away, before that is done once more.
 type damagedSlots struct {
 	error
 
@@ -146,8 +146,12 @@ type damagedSlots struct {
 // Unwrap returns what could not be read.
 func (d damagedSlots) Unwrap() error { return d.error }
 
-// resetCount is how often slots were thrown away, and the revision of that number.
-type resetCount struct{ n, rev uint64 }
+// resetCount is how often slots were thrown away, and the revision of that number. It is lost where it cannot be read: it goes on from the time in
+// milliseconds then, which is more than it can have been.
+type resetCount struct {
+	n, rev uint64
+	lost   bool
+}
 
 // resetKey is the key of the only item of its space.
 const resetKey = "slots"
@@ -158,14 +162,16 @@ func (s *Service) countResets(ctx context.Context, t j17.Tenant) (resetCount, er
 	if errors.Is(err, store.ErrNotFound) {
 		return resetCount{}, nil
 	}
-	if err != nil {
-		return resetCount{}, err
+	var n uint64
+	if err == nil {
+		if n, err = strconv.ParseUint(string(item.Value), 10, 64); err != nil {
+			err = &store.CorruptionError{Where: "how often slots of places were thrown away", Err: err}
+		}
 	}
-	n, err := strconv.ParseUint(string(item.Value), 10, 64)
-	if err != nil {
-		return resetCount{}, &store.CorruptionError{Where: "how often slots of places were thrown away", Err: err}
+	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged {
+		return resetCount{}, damagedSlots{err, resetCount{n: uint64(max(s.Clock.Now().UnixMilli(), 0)), lost: true}}
 	}
-	return resetCount{n, item.Rev}, nil
+	return resetCount{n: n, rev: item.Rev}, err
 }
 
 // reset throws away all slots, which cannot be read, and all places with them: what a slot is called is known to itself alone. It reports false
@@ -175,7 +181,15 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) 
 	if damage.before.rev != 0 {
 		count.Cond, count.Rev = store.IfRev, damage.before.rev
 	}
-	err = s.Store.Empty(context.WithoutCancel(ctx), t, []store.Space{slots, places, cells}, []store.Side{count})
+	ctx = context.WithoutCancel(ctx)
+	if damage.before.lost {
+		// What is stored of the number goes as well: how else would it be overwritten. Whoever is in between counts from 0, under names of its own.
+		if err = s.Store.Empty(ctx, t, []store.Space{slots, places, cells, resets}, nil); err == nil {
+			err = s.Store.Write(ctx, t, []store.Side{count})
+		}
+	} else {
+		err = s.Store.Empty(ctx, t, []store.Space{slots, places, cells}, []store.Side{count})
+	}
 	if _, conflict := errors.AsType[*store.SideConflict](err); conflict {
 		return false, nil
 	}

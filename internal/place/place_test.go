@@ -53,7 +53,7 @@ func newHouse(tb testing.TB, src string) *house {
 	h.Fixture = enginetest.New(tb, engine.Options{Derived: []engine.DerivedOf{
 		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
 	}})
-	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
+	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
 	if src != "" {
@@ -408,7 +408,7 @@ func (h *house) over(e *engine.Engine) *house {
 
 // onto makes services for an engine, over what shows the store.
 func (h *house) onto(e *engine.Engine, st place.Storage) (*build.Service, *place.Service) {
-	log, pauses := slog.New(slog.DiscardHandler), &hasty{}
+	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	builds := build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	return builds, place.New(place.Options{Store: st, Builds: builds, Engine: e, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math/big"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,13 +21,18 @@ import (
 	"j17/internal/store/storetest"
 )
 
-const slotSpace store.Space = "place.slots"
+const (
+	slotSpace  store.Space = "place.slots"
+	resetSpace store.Space = "place.resets"
+)
 
 // rotten is a store whose slots of places cannot be read any more until they are removed, as long as harmed says so.
 type rotten struct {
 	place.Storage
 
 	harmed atomic.Bool
+	// all tells that it is so with the number of times that they were thrown away, too.
+	all bool
 	// reading, if not nil, is called before a stream is read, read when it has been.
 	reading, read func(j17.Key)
 }
@@ -48,7 +54,7 @@ func (r *rotten) ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from
 }
 
 func (r *rotten) damage(space store.Space) error {
-	if space == slotSpace && r.harmed.Load() {
+	if (space == slotSpace || r.all && space == resetSpace) && r.harmed.Load() {
 		return &store.CorruptionError{Where: string(space), Err: errors.New("its checksum is wrong")}
 	}
 	return nil
@@ -61,9 +67,16 @@ func (r *rotten) Scan(ctx context.Context, t j17.Tenant, space store.Space, keys
 	return r.Storage.Scan(ctx, t, space, keys, limit)
 }
 
+func (r *rotten) Get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	if err := r.damage(space); err != nil {
+		return store.Item{}, err
+	}
+	return r.Storage.Get(ctx, t, space, key)
+}
+
 func (r *rotten) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
 	err := r.Storage.Empty(ctx, t, spaces, side, fences...)
-	if err == nil && slices.Contains(spaces, slotSpace) {
+	if err == nil && slices.Contains(spaces, slotSpace) && (!r.all || slices.Contains(spaces, resetSpace)) {
 		r.harmed.Store(false)
 	}
 	return err
@@ -150,6 +163,54 @@ func TestDamagedSlotsAreMended(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADamagedCountOfResets: how often slots were thrown away cannot be read by a process that begins. All places are made anew, and the number goes
+// on from more than it was.
+func TestADamagedCountOfResets(t *testing.T) {
+	for _, unreadable := range []bool{false, true} {
+		h := settled(t)
+		want := h.answers(h.places)
+		h.garble(`{"slot":`)
+		if _, err := h.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+			t.Fatal(err)
+		}
+		stored := h.mended(want)
+		before := h.resets()
+		if before.String() != "1" {
+			t.Fatalf("slots were thrown away %s times", before)
+		}
+
+		st := &rotten{Storage: h.Store, all: true}
+		if st.harmed.Store(unreadable); !unreadable {
+			put := store.Side{Op: store.Put, Space: resetSpace, Key: "slots", Value: []byte("x")}
+			if err := h.Store.Write(t.Context(), enginetest.Tenant, []store.Side{put}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.builds, h.places = h.onto(h.Engine, st)
+		if _, err := h.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+			t.Fatalf("who meets it: %v", err)
+		}
+		h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1}))
+		if again := h.mended(want); len(again) != len(stored) {
+			t.Errorf("it is stored\n%s\nand was\n%s", strings.Join(again, "\n"), strings.Join(stored, "\n"))
+		}
+		if after := h.resets(); after.Cmp(before) <= 0 {
+			t.Errorf("slots were thrown away %s times, before %s", after, before)
+		}
+	}
+}
+
+// resets returns how often slots were thrown away.
+func (h *house) resets() *big.Int {
+	h.tb.Helper()
+	item, err := h.Store.Get(h.tb.Context(), enginetest.Tenant, resetSpace, "slots")
+	n, ok := new(big.Int).SetString(string(item.Value), 10)
+	if err != nil || !ok {
+		h.tb.Fatalf("%q, %v", item.Value, err)
+	}
+	return n
 }
 
 // TestSlotsAreMendedBesideWriters: one server finds the damage, and another one, which does not know of it, goes on to write.
