@@ -33,7 +33,8 @@ func StorageError(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &corruption):
-		return j17.Errorf(j17.CodeCorruption, "Stored data is damaged and is not served. Restore it from a backup.").Because(err)
+		return j17.Errorf(j17.CodeCorruption, "Stored data is damaged and is not served. "+
+			"Restore it from a backup with 'j17 backup restore'; 'j17 scrub status' says what is damaged.").Because(err)
 	case errors.Is(err, store.ErrFull):
 		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space: nothing was written. Reads go on; writes resume by themselves when there is space.").Because(err)
 	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
