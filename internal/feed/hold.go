@@ -301,35 +301,12 @@ func (h *holding) step() (left bool, err error) {
 		h.endAhead()
 	}
 
-	// Checkpoints that are behind for a while are stored.
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	idle := h.running == 0 && len(h.ready(now, changes)) == 0 && !h.resting()
-	checking := idle && h.checkStretch(now)
-	leave := h.running == 0 && (ending || idle && (settling || crowded || !checking && now.Sub(h.busy) >= idleTime))
-	var sides []store.Side
-	var moved []*reader
-	for _, r := range h.readers {
-		if r.running {
-			continue
-		}
-		if r.now != r.saved.state && (leave || now.Sub(r.since) >= upkeepEvery) || leave && r.shown > r.saved.Checked {
-			sides = append(sides, r.move(&r.now)...)
-			moved = append(moved, r)
-		}
+	// Checkpoints that are behind for a while are stored. Nothing begins meanwhile: only run begins work.
+	c := h.closing(now, changes, ending, settling, crowded)
+	if leave := c.leave && h.close(changes); !leave {
+		return false, errors.Join(err, h.flush(c.sides, c.moved))
 	}
-	if leave = leave && h.close(changes); !leave {
-		return false, errors.Join(err, h.flush(sides, moved))
-	}
-
-	// With the lease goes when somebody has to look again.
-	due := h.firstUntil()
-	if !idle {
-		due = now
-	} else if again := now.Add(checkAgain); crowded && h.unshown() != nil && (due.IsZero() || again.Before(due)) {
-		due = again
-	}
-	if failed := h.giveBack(sides, due); failed != nil {
+	if failed := h.giveBack(c.sides, c.due); failed != nil {
 		h.reopen()
 		if _, conflict := errors.AsType[*store.SideConflict](failed); conflict {
 			h.look() // keep finds out
@@ -338,6 +315,43 @@ func (h *holding) step() (left bool, err error) {
 		return false, errors.Join(err, failed)
 	}
 	return true, err
+}
+
+// closing is what is to be stored when all that can be done was begun.
+type closing struct {
+	// sides move the checkpoints of moved.
+	sides []store.Side
+	moved []*reader
+	// leave tells that the tenant is to be given back, due when somebody has to look at it again.
+	leave bool
+	due   time.Time
+}
+
+// closing looks at what is to be stored, and whether the tenant is to be given back.
+func (h *holding) closing(now time.Time, changes uint64, ending, settling, crowded bool) (c closing) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	idle := h.running == 0 && len(h.ready(now, changes)) == 0 && !h.resting()
+	checking := idle && h.checkStretch(now)
+	c.leave = h.running == 0 && (ending || idle && (settling || crowded || !checking && now.Sub(h.busy) >= idleTime))
+	for _, r := range h.readers {
+		if r.running {
+			continue
+		}
+		if r.now != r.saved.state && (c.leave || now.Sub(r.since) >= upkeepEvery) || c.leave && r.shown > r.saved.Checked {
+			c.sides = append(c.sides, r.move(&r.now)...)
+			c.moved = append(c.moved, r)
+		}
+	}
+
+	// With the lease goes when somebody has to look again.
+	c.due = h.firstUntil()
+	if !idle {
+		c.due = now
+	} else if again := now.Add(checkAgain); crowded && h.unshown() != nil && (c.due.IsZero() || again.Before(c.due)) {
+		c.due = again
+	}
+	return c
 }
 
 // rouse lets the subscriptions of some keys go on at once.
@@ -365,7 +379,7 @@ func (h *holding) giveBack(sides []store.Side, due time.Time) error {
 	return h.s.o.Store.Write(h.work, h.tenant, append(sides, l.put(due)))
 }
 
-// flush stores checkpoints. The caller holds mu.
+// flush stores checkpoints of readers that the caller alone changes. It waits for a commit, so the caller does not hold mu.
 func (h *holding) flush(sides []store.Side, moved []*reader) error {
 	if len(sides) == 0 {
 		return nil
@@ -386,7 +400,7 @@ func (h *holding) flush(sides []store.Side, moved []*reader) error {
 		if err != nil {
 			return err
 		}
-		r.adopt(&it)
+		r.lock(func() { r.adopt(&it) })
 	}
 	return nil
 }

@@ -534,9 +534,7 @@ func (r *reader) committed(ctx context.Context, to *state) (moved, same bool) {
 
 // store stores how far the reader is.
 func (r *reader) store(ctx context.Context) {
-	var err error
-	r.lock(func() { err = r.h.flush(r.move(&r.now), []*reader{r}) })
-	if err != nil {
+	if err := r.h.flush(r.move(&r.now), []*reader{r}); err != nil {
 		r.h.s.warn(ctx, "store a checkpoint", r.h.tenant, err)
 	}
 }
@@ -562,11 +560,10 @@ func (r *reader) fail(ctx context.Context, err error) {
 	sides := r.move(&r.now)
 	c.state, c.Checked = r.now, r.shown
 	sides[0].Value = c.encode()
-	var failed error
-	r.lock(func() {
-		if failed = r.h.flush(sides, []*reader{r}); failed != nil {
+	if failed := r.h.flush(sides, []*reader{r}); failed != nil {
+		r.lock(func() {
 			r.saved.Failures, r.saved.Error = c.Failures, c.Error
 			r.pauseFor(now, c.RetryAt.Sub(now))
-		}
-	})
+		})
+	}
 }
