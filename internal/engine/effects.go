@@ -57,7 +57,12 @@ type Entering struct {
 	Fences  []store.Fence
 	// Events are all of a unit, in its order.
 	Events []decider.Event
+
+	stored []func()
 }
+
+// WhenStored has something called once the events are stored, and not where they never are: the command is refused, decided anew, or only tried.
+func (e *Entering) WhenStored(tell func()) { e.stored = append(e.stored, tell) }
 
 // DerivedOf says what is kept of events beside them, in their own commit. Unlike effects it follows from the events alone, so that it is
 // asked about those that happened before as well.
@@ -65,7 +70,8 @@ type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
-	sides, err := e.derived(ctx, d, events)
+	sides, stored, err := e.derived(ctx, d, events)
+	p.entered = stored
 	if len(p.unit.Side) == 0 {
 		p.unit.Side = sides
 	} else {
@@ -74,16 +80,16 @@ func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []deci
 	return err
 }
 
-// derived returns what is kept of events.
-func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, err error) {
+// derived returns what is kept of events, and what is to be called once they are stored.
+func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, stored []func(), err error) {
 	if len(e.derivedOf) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	entering := &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
 	for _, of := range e.derivedOf {
 		more, err := of(ctx, entering)
 		if err != nil {
-			return nil, StorageError(err)
+			return nil, nil, StorageError(err)
 		}
 		if sides == nil {
 			sides = more
@@ -91,7 +97,7 @@ func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Even
 			sides = append(sides, more...)
 		}
 	}
-	return sides, nil
+	return sides, entering.stored, nil
 }
 
 // Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there is nothing.

@@ -69,8 +69,8 @@ func (r *Recorder) Current() bool {
 // Fences returns what holds as long as what the recorder works with is deployed, for whoever stores by himself.
 func (r *Recorder) Fences() []store.Fence { return r.d.fences }
 
-// Derived returns what is kept of events beside them, for whoever stores both by himself.
-func (r *Recorder) Derived(ctx context.Context, events []decider.Event) ([]store.Side, error) {
+// Derived returns what is kept of events beside them, and what is to be called once both are stored, for whoever stores them by himself.
+func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (sides []store.Side, stored []func(), err error) {
 	return r.e.derived(ctx, r.d, events)
 }
 

@@ -144,6 +144,8 @@ type plan struct {
 	// scheduled are the events that are to come later, and stored what is to be told of the commit.
 	scheduled []decider.Scheduled
 	stored    []func([]j17.StreamID)
+	// entered are told of the commit by what is kept of the events.
+	entered []func()
 	// tried tells that nothing will be stored. Then refusals are all guards that do not hold, and consequences what the effects do.
 	tried        bool
 	refusals     []error
@@ -367,6 +369,9 @@ func (p *plan) refusal(r *store.Result) error {
 // states that are due.
 func (e *Engine) committed(t j17.Tenant, d *deployed, p *plan, r *store.Result) {
 	e.counts.events.Add(uint64(len(r.IDs)))
+	for _, tell := range p.entered {
+		tell()
+	}
 	for _, c := range p.after {
 		e.keep(stateKey{t, c.Key}, &c.State)
 	}

@@ -74,6 +74,9 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 		return Imported{}, s.named(err)
 	}
 	past.Loaded(c.done.Events)
+	for _, tell := range s.stored {
+		tell()
+	}
 	if l.Loaded != nil {
 		l.Loaded(t, int64(c.done.Events), s.bytes)
 	}
@@ -121,6 +124,8 @@ type start struct {
 	events  []decider.Event
 	current j17.Event
 	raw     []byte
+	// stored are to be called once all is stored.
+	stored []func()
 }
 
 // How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
@@ -225,10 +230,11 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 	}
 
 	// What is kept beside them. Of an aggregate the last one counts.
-	sides, err := s.past.Derived(ctx, s.events)
+	sides, stored, err := s.past.Derived(ctx, s.events)
 	if err != nil {
 		return err
 	}
+	s.stored = append(s.stored, stored...)
 	return s.items(sides)
 }
 

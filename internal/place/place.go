@@ -347,7 +347,9 @@ func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side,
 		}
 		sides = append(sides, side)
 	}
-	s.counts.written.Add(uint64(len(sides)))
+	if n := uint64(len(sides)); n > 0 {
+		e.WhenStored(func() { s.counts.written.Add(n) })
+	}
 	return sides, nil
 }
 

@@ -45,13 +45,21 @@ type house struct {
 	tb     testing.TB
 	places *place.Service
 	builds *build.Service
+	// deciding, if not nil, is called when the places of a command were decided and before it is stored.
+	deciding func()
 }
 
 func newHouse(tb testing.TB, src string) *house {
 	tb.Helper()
 	h := &house{tb: tb}
 	h.Fixture = enginetest.New(tb, engine.Options{Derived: []engine.DerivedOf{
-		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
+		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+			sides, err := h.places.Derive(ctx, e)
+			if h.deciding != nil {
+				h.deciding()
+			}
+			return sides, err
+		},
 	}})
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
@@ -577,3 +585,19 @@ type many struct {
 func (a many) Contains(p geo.Point) bool { return a.contains(p) }
 func (many) Cells() []geo.Cell           { return geo.World() }
 func (a many) Vertices() int             { return a.vertices }
+
+// TestPlacesAreCountedOnce counts the places of a command that is decided anew, since another spec was deployed meanwhile, and of one that is
+// only tried.
+func TestPlacesAreCountedOnce(t *testing.T) {
+	h := newHouse(t, shops)
+	decided := 0
+	h.deciding = func() {
+		if decided++; decided == 1 {
+			h.DeploySource(t, strings.Replace(shops, "was_named", "was_renamed", 1))
+		}
+	}
+	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 1}))
+	if got := h.places.Stats().Written; got != 1 || decided != 2 {
+		t.Errorf("a place that was decided %d times and stored once counts %d times", decided, got)
+	}
+}
