@@ -125,6 +125,8 @@ type Options struct {
 	RestoringAny func() bool
 	// AdvanceClock, if not nil, moves a development server's clock and returns the new time once due work has run.
 	AdvanceClock func(context.Context, time.Duration) (time.Time, error)
+	// AwaitWrite, if not nil, waits until a command for events may be carried out; its only error is that of the context.
+	AwaitWrite func(context.Context) error
 	// Observe, if not nil, is called after every request on the public listener.
 	Observe func(Exchange)
 	// Sign, if not "", is shown at /livez in HeaderSign, without a credential: a development server's clients know by it whether

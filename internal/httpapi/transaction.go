@@ -15,8 +15,14 @@ const transactionPath = "/_transaction"
 
 // postTransaction is POST /_transaction.
 func (c *call) postTransaction(w http.ResponseWriter) error {
+	dry := c.isSet("dry_run")
+	if !dry {
+		if err := c.awaitWrite(); err != nil {
+			return err
+		}
+	}
 	cmd, err := c.transaction(w)
-	if c.isSet("dry_run") {
+	if dry {
 		return c.tryWrite(w, cmd, err)
 	}
 	if err != nil {

@@ -108,6 +108,9 @@ func appendNames(b []byte, id j17.Names) []byte {
 
 // execute reads the request and carries out the command: one event of a type, or for "" a batch.
 func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (engine.Receipt, error) {
+	if err := c.awaitWrite(); err != nil {
+		return engine.Receipt{}, err
+	}
 	cmd, err := c.command(w, eventType, limit)
 	if err != nil {
 		return engine.Receipt{}, err
@@ -115,6 +118,14 @@ func (c *call) execute(w http.ResponseWriter, eventType string, limit int64) (en
 	receipt, err := c.api.Engine.Execute(c.request.Context(), cmd)
 	c.release()
 	return receipt, err
+}
+
+// awaitWrite waits until a command for events may be carried out, which is at once but where the clock is moved.
+func (c *call) awaitWrite() error {
+	if c.api.AwaitWrite == nil {
+		return nil
+	}
+	return c.api.AwaitWrite(c.request.Context())
 }
 
 // command reads the request.

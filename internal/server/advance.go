@@ -26,6 +26,8 @@ type stepper struct {
 	works []timed
 	// move is called before the clock is moved by a duration; an error stops it.
 	move func(by time.Duration) error
+	// gate is where clients pass who write.
+	gate *turnstile
 	// busy has room for one: whoever moves the clock.
 	busy chan struct{}
 }
@@ -39,6 +41,9 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
+	moving, over := context.WithCancel(ctx)
+	defer over()
+	s.gate.begin(moving)
 	for {
 		err := s.settle(ctx)
 		now := s.clock.Now()
@@ -68,6 +73,7 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 			return time.Time{}, err
 		}
 		s.clock.Advance(step)
+		s.gate.next()
 		by -= step
 	}
 }

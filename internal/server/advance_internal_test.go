@@ -54,7 +54,7 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 	}
 
 	var moved time.Duration
-	st := stepper{clock: clk, feed: s, works: works, busy: make(chan struct{}, 1), move: func(by time.Duration) error {
+	st := stepper{clock: clk, feed: s, works: works, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(by time.Duration) error {
 		moved += by
 		return nil
 	}}
@@ -117,7 +117,7 @@ func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	work := &endless{clock: clk, from: begin.Add(time.Hour)}
-	st := stepper{clock: clk, feed: s, works: []timed{work}, busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
+	st := stepper{clock: clk, feed: s, works: []timed{work}, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
 	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit || clk.Now().Sub(begin) != time.Hour {
 		t.Errorf("the clock was moved by %s: %v", clk.Now().Sub(begin), err)
 	}

@@ -160,6 +160,7 @@ type Dev struct {
 // OpenDev opens a development server. An invalid spec file is ErrInvalidSpec, after DevOptions.Deployed has been told.
 func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 	d := &Dev{clock: clock.NewMovable(o.Clock), specFile: o.SpecFile, deployed: o.Deployed}
+	gate := newTurnstile(o.Clock)
 	o.Clock = d.clock
 	o.BaseDomain = devBaseDomain
 	if err := d.checkFile(); err != nil {
@@ -196,8 +197,8 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		}
 	}
 
-	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed, move: d.keepOffset, busy: make(chan struct{}, 1)}
-	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, Observe: o.Observe, Sign: d.creds.Sign})
+	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed, move: d.keepOffset, gate: gate, busy: make(chan struct{}, 1)}
+	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, AwaitWrite: gate.pass, Observe: o.Observe, Sign: d.creds.Sign})
 	return d, nil
 }
 
