@@ -3,6 +3,7 @@ package erasure_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -193,6 +194,69 @@ func TestFailures(t *testing.T) {
 		if len(f.holder.erased) < 4 || e.Note != f.holder.erased[0].Note {
 			t.Errorf("the holder was told of %+v", f.holder.erased)
 		}
+	}
+}
+
+// choosy is a store that cannot write an item beside rewritten events, as if what it replaces were damaged.
+type choosy struct {
+	*pebble.Store
+	refused int
+}
+
+func (s *choosy) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (store.Result, error) {
+	if slices.ContainsFunc(r.Side, func(w store.Side) bool { return w.Key == "damaged" }) {
+		s.refused++
+		return store.Result{}, &store.CorruptionError{Where: "an item", Err: errors.New("its checksum is wrong")}
+	}
+	return s.Store.Rewrite(ctx, t, r)
+}
+
+// TestBeside: what goes with the events of streams goes in the commit that replaces these, and an erasure does not fail for it.
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	const seen store.Space = "seen"
+	for name, c := range map[string]struct {
+		key     string
+		err     error
+		goes    bool
+		refused int
+	}{
+		"goes":       {key: "k", goes: true},
+		"fails":      {key: "k", err: errors.New("it is not known")},
+		"is damaged": {key: "damaged", refused: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			st := &choosy{}
+			f.beside = func(keys []j17.Key) ([]store.Side, error) {
+				if len(keys) != 1 || keys[0] != (j17.Key{Type: "user", ID: alice}) {
+					t.Errorf("it is about %v", keys)
+				}
+				return []store.Side{{Op: store.Delete, Space: seen, Key: c.key}}, c.err
+			}
+			f.open(t, func(s *pebble.Store) erasure.Storage {
+				st.Store = s
+				return st
+			})
+			f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
+			if err := f.Store.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: seen, Key: c.key}}); err != nil {
+				t.Fatal(err)
+			}
+			made := f.ask(t, alice)
+			f.force(t, made.ID)
+			f.holder.fail = errors.New("a list is being built")
+			f.settle(t)
+			if n, err := f.Store.Count(t.Context(), tenant, seen, store.Range{}, 2); err != nil || (n == 0) != c.goes || st.refused != c.refused {
+				t.Errorf("%d items are left, %v, and it was refused %d times", n, err, st.refused)
+			}
+			f.holder.fail = nil
+			f.force(t, made.ID)
+			f.settle(t)
+			if got := f.tombstone(t, made.ID); got.Status != "completed" {
+				t.Errorf("it is %+v", got)
+			}
+		})
 	}
 }
 

@@ -52,6 +52,8 @@ type fixture struct {
 	source string
 	// restoring tells that it is not known yet what the spec says.
 	restoring bool
+	// beside, if not nil, is what goes with the events of streams.
+	beside func(keys []j17.Key) ([]store.Side, error)
 }
 
 // holder keeps nothing and notes what it is told.
@@ -110,7 +112,13 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			return nil
 		},
 		Restoring: func(j17.Tenant) bool { return f.restoring },
-		Holders:   []erasure.Holder{f.holder}, Sole: true,
+		Beside: func(_ context.Context, _ j17.Tenant, keys []j17.Key) ([]store.Side, error) {
+			if f.beside == nil {
+				return nil, nil
+			}
+			return f.beside(keys)
+		},
+		Holders: []erasure.Holder{f.holder}, Sole: true,
 	})
 }
 

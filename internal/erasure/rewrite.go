@@ -57,7 +57,7 @@ func (x *execution) rewrite(ctx context.Context, some []*entry) error {
 
 // rewriteUnit replaces events of streams in one commit: all of them, or of a single stream the next ones.
 func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
-	for try := 1; ; try++ {
+	for try, beside := 1, x.o.Beside; ; try++ {
 		keys := make([]j17.Key, len(some))
 		for i, e := range some {
 			keys[i] = e.key
@@ -83,8 +83,20 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			}
 		}
 
+		if beside != nil {
+			sides, err := beside(ctx, x.tenant, keys)
+			if err != nil {
+				beside, sides = nil, nil // holders see to it
+			}
+			unit.Side = append(unit.Side, sides...)
+		}
+
 		result, err := x.o.Store.Rewrite(ctx, x.tenant, unit)
+		_, damaged := errors.AsType[*store.CorruptionError](err)
 		switch {
+		case damaged && beside != nil:
+			beside = nil // what it is about may be what cannot be read
+			continue
 		case err != nil:
 			return err
 		case result.Outcome == store.Conflict && len(result.Sides) > 0:

@@ -60,6 +60,30 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 	return nil
 }
 
+// Leave returns the writes by which streams are nowhere any more: who replaces their events commits them too, so that nobody is shown a place of what
+// is erased. Erase is called all the same: a build may have read it before.
+func (s *Service) Leave(ctx context.Context, t j17.Tenant, keys []j17.Key) (sides []store.Side, err error) {
+	k, err := s.present(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		for _, sl := range k.slots[key.Type] {
+			item, err := s.Store.Get(ctx, t, places, sl.key(key.ID))
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if l, err := readRecord(&item); err != nil || l != nil {
+				sides = append(sides, sl.record(key.ID, &decider.Location{}))
+			}
+		}
+	}
+	return sides, nil
+}
+
 // maxOvertaken bounds how often a place is looked for anew because the aggregate has moved meanwhile.
 const maxOvertaken = 100
 

@@ -1,12 +1,15 @@
 package place_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	"j17"
 	"j17/internal/engine/enginetest"
 	"j17/internal/erasure"
 	"j17/internal/geo"
+	"j17/internal/place"
 	"j17/internal/store"
 	"j17/internal/store/storetest"
 )
@@ -44,5 +47,73 @@ func TestErasure(t *testing.T) {
 	cells, err := h.Store.Scan(t.Context(), enginetest.Tenant, "place.cells", store.Range{}, 100)
 	if err != nil || len(cells) != 2 {
 		t.Errorf("%d entries, %v", len(cells), err)
+	}
+}
+
+// outrun is a store of which a moment is old when somebody gets it.
+type outrun struct {
+	place.Storage
+
+	opened func()
+}
+
+// Moment is part of place.Storage.
+func (o outrun) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) {
+	m, err := o.Storage.Moment(ctx, t)
+	o.opened()
+	return m, err
+}
+
+// TestWhatIsErasedIsNotFound: the commit that replaces the events of shops has the places of these go too. A page that was begun before and is
+// completed behind it leaves them out.
+func TestWhatIsErasedIsNotFound(t *testing.T) {
+	h := settled(t)
+	erase := func(n int) {
+		t.Helper()
+		key := j17.Key{Type: "shop", ID: id(n)}
+		sides, err := h.places.Leave(t.Context(), enginetest.Tenant, []j17.Key{key})
+		if err != nil || len(sides) != 1 {
+			t.Fatalf("%d writes, %v", len(sides), err)
+		}
+		gone := []store.RewrittenStream{{Key: key, Events: []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}}}
+		if r, err := h.Store.Rewrite(t.Context(), enginetest.Tenant, store.Rewrite{Streams: gone, Side: sides}); err != nil || r.Outcome != store.Committed {
+			t.Fatal(r, err)
+		}
+	}
+	has := func(p *place.Service, bare bool, n int) bool {
+		t.Helper()
+		ask := everywhere()
+		ask.Bare = bare
+		page, err := p.Page(t.Context(), enginetest.Tenant, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(page.Rows, func(r place.Row) bool { return r.ID == id(n) })
+	}
+	if !has(h.places, true, 5) {
+		t.Fatal("it is not there")
+	}
+	erase(5)
+	if has(h.places, true, 5) {
+		t.Error("it is found")
+	}
+
+	for n, bare := range map[int]bool{6: false, 7: true} {
+		late := false
+		_, p := h.onto(h.Engine, outrun{h.Store, func() {
+			if late {
+				late = false
+				erase(n)
+			}
+		}})
+		if !has(p, bare, n) {
+			t.Fatal("it is not there")
+		}
+		if late = true; has(p, bare, n) || late {
+			t.Errorf("bare %v: it is found", bare)
+		}
+	}
+	if sides, err := h.places.Leave(t.Context(), enginetest.Tenant, []j17.Key{{Type: "shop", ID: id(6)}, {Type: "shop", ID: id(77)}}); err != nil || len(sides) > 0 {
+		t.Errorf("%d writes, %v", len(sides), err)
 	}
 }

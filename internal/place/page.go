@@ -75,26 +75,62 @@ func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error)
 		if err := cmp.Or(unknown, err); err != nil {
 			return nil, err
 		}
-		p := &Page{}
-		found := s.find(ctx, t, kinds, a, after, p)
-		switch {
-		case again && errors.Is(found, errMoved):
+		p, err := s.page(ctx, t, kinds, a, after)
+		if again && errors.Is(err, errMoved) {
 			continue // what another process has begun anew may be done
-		case found != nil:
-			return nil, engine.StorageError(found)
 		}
-		return p, s.complete(ctx, t, a, p)
+		return p, err
 	}
 }
 
-// find puts the rows of a page into it.
-func (s *Service) find(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, after Mark, p *Page) error {
+// page is Page for places that are known.
+func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, after Mark) (*Page, error) {
+	rewrites := s.Store.Rewrites()
 	m, err := s.Store.Moment(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	defer m.Close()
+	p := &Page{Position: m.Position()}
+	if err := s.find(ctx, kinds, a, m, after, p); err != nil {
+		return nil, engine.StorageError(err)
+	}
+	if err := s.complete(ctx, t, a, p); err != nil {
+		return nil, err
+	}
+	if s.Store.Rewrites() != rewrites {
+		return p, engine.StorageError(s.leaveErased(ctx, t, a, m, p))
+	}
+	return p, nil
+}
+
+// leaveErased removes rows from a page whose events were rewritten since they were found: of these the states are those of now, and there is no place
+// any more.
+func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store.Moment, p *Page) error {
+	keys := make([]j17.Key, len(p.Rows))
+	for i := range p.Rows {
+		keys[i] = j17.Key{Type: a.Type, ID: p.Rows[i].ID}
+	}
+	before, err := m.Heads(keys)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
-	p.Position = m.Position()
+	now, err := s.Store.Heads(ctx, t, keys)
+	if err != nil {
+		return err
+	}
+	left := p.Rows[:0]
+	for i := range p.Rows {
+		if before[i].Generation == now[i].Generation {
+			left = append(left, p.Rows[i])
+		}
+	}
+	p.Rows = left
+	return nil
+}
+
+// find puts the rows of a page into it, as a moment shows them.
+func (s *Service) find(ctx context.Context, kinds *Kinds, a *Ask, m store.Moment, after Mark, p *Page) error {
 	for found, err := range a.query(ctx, kinds, m, after) {
 		switch {
 		case err != nil:

@@ -51,6 +51,8 @@ type Storage interface {
 	store.Aggregates
 	store.Moments
 	store.Emptying
+	// Rewrites is part of store.Feed.
+	Rewrites() uint64
 }
 
 // Options configures a Service. All fields are required, but Scrub.

@@ -21,7 +21,7 @@ func (s *Server) openErasures() {
 		Resolve: s.engine.Resolve, Spec: s.engine.Spec,
 		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
 		Root:      s.rootBeforeErasure, Sign: s.logs.Sign, By: actorOf, Record: s.recordErasure,
-		Holders: s.holders(), Gone: s.tail.Touch,
+		Beside: s.places.Leave, Holders: s.holders(), Gone: s.tail.Touch,
 	})
 	s.timed = append(s.timed, s.erasures.Queue())
 	s.registry.Faults.Names = s.namesOf
