@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -241,6 +242,7 @@ type batch struct {
 	runEnd j17.StreamID
 
 	// Scratch space.
+	wanted []wantedHead
 	key    []byte
 	key2   []byte
 	value  []byte
@@ -381,6 +383,9 @@ func (b *batch) empty() bool { return b.writes.Empty() && len(b.tenants) == 0 }
 
 // fill stages calls until the batch is full, and returns how many of them are complete.
 func (b *batch) fill(calls []*call, full, unbelieved error) int {
+	if full == nil && unbelieved == nil {
+		b.lookUp(calls)
+	}
 	for i, c := range calls {
 		var refusal error
 		switch {
@@ -456,6 +461,8 @@ func (b *batch) putNextNumber() {
 // finish stages what is written once a batch.
 func (b *batch) finish() {
 	b.endRun()
+	// In the order of their keys: the engine finds the place of the next one from that of the last.
+	slices.SortFunc(b.changed, func(x, y *stagedHead) int { return strings.Compare(x.key, y.key) })
 	for _, h := range b.changed {
 		b.put(append(b.key[:0], h.key...), appendHeadRecord(b.value[:0], &h.Head))
 	}

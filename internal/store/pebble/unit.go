@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -276,6 +277,41 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 	h := &b.slab[len(b.slab)-1]
 	b.heads[h.key] = h
 	return h, nil
+}
+
+// wantedHead is a stream whose head a batch is going to ask for.
+type wantedHead struct {
+	tenant uint32
+	key    j17.Key
+}
+
+// mostWanted bounds how many heads are looked up together.
+const mostWanted = 256
+
+// lookUp looks up the heads that calls are going to ask for, in descending order of their keys: neighbours are found in tables that are open
+// already, and the engine does not try to walk through its memory from one to the next, as it does where keys ascend. What cannot be read is met
+// again by the unit that needs it.
+func (b *batch) lookUp(calls []*call) {
+	b.wanted = b.wanted[:0]
+	for _, c := range calls {
+		if c.op != nil || len(b.wanted) == mostWanted {
+			break // operations are alone
+		}
+		t := b.tenant(c.tenant)
+		for i := c.done; i < len(c.units); i++ {
+			events := c.units[i].Events
+			for n := range events[:min(len(events), mostWanted-len(b.wanted))] {
+				b.wanted = append(b.wanted, wantedHead{t.nextNumber, events[n].Key})
+			}
+		}
+	}
+	slices.SortFunc(b.wanted, func(x, y wantedHead) int {
+		return -cmp.Or(cmp.Compare(x.tenant, y.tenant), cmp.Compare(x.key.Type, y.key.Type), cmp.Compare(x.key.ID, y.key.ID))
+	})
+	for i := range b.wanted {
+		_, _ = b.head(b.wanted[i].tenant, b.wanted[i].key)
+	}
+	clear(b.wanted)
 }
 
 // findHead reads a head from disk.
