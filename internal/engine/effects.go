@@ -58,7 +58,9 @@ type Entering struct {
 	// Events are all of a unit, in its order.
 	Events []decider.Event
 
-	stored []func()
+	stored  []func()
+	fences  []store.Fence
+	changed []func(*store.SideConflict)
 }
 
 // WhenStored has something called once the events are stored, and not where they never are: the command is refused, decided anew, or only tried.
@@ -68,10 +70,23 @@ func (e *Entering) WhenStored(tell func()) { e.stored = append(e.stored, tell) }
 // asked about those that happened before as well.
 type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
+// Require has the events stored only where a fence holds. Where it does not, changed is called, and the command is decided anew.
+func (e *Entering) Require(f store.Fence, changed func()) {
+	e.fences = append(e.fences, f)
+	e.changed = append(e.changed, func(c *store.SideConflict) {
+		if c.Space == f.Space && c.Key == f.Key {
+			changed()
+		}
+	})
+}
+
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
-	sides, stored, err := e.derived(ctx, d, events)
-	p.entered = stored
+	sides, entering, err := e.derived(ctx, d, events)
+	if len(entering.fences) > 0 {
+		p.unit.Fences, p.changed = append(p.unit.Fences, entering.fences...), append(p.changed, entering.changed...)
+	}
+	p.entered = entering.stored
 	if len(p.unit.Side) == 0 {
 		p.unit.Side = sides
 	} else {
@@ -80,16 +95,13 @@ func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []deci
 	return err
 }
 
-// derived returns what is kept of events, and what is to be called once they are stored.
-func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, stored []func(), err error) {
-	if len(e.derivedOf) == 0 {
-		return nil, nil, nil
-	}
-	entering := &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
+// derived returns what is kept of events, and what else whoever keeps it has asked for.
+func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, entering *Entering, err error) {
+	entering = &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
 	for _, of := range e.derivedOf {
 		more, err := of(ctx, entering)
 		if err != nil {
-			return nil, nil, StorageError(err)
+			return nil, entering, StorageError(err)
 		}
 		if sides == nil {
 			sides = more
@@ -97,7 +109,7 @@ func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Even
 			sides = append(sides, more...)
 		}
 	}
-	return sides, entering.stored, nil
+	return sides, entering, nil
 }
 
 // Deployed returns what is deployed to a tenant, and what holds in the store as long as it is; CodeNoSpec where there is nothing.

@@ -71,7 +71,8 @@ func (r *Recorder) Fences() []store.Fence { return r.d.fences }
 
 // Derived returns what is kept of events beside them, and what is to be called once both are stored, for whoever stores them by himself.
 func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (sides []store.Side, stored []func(), err error) {
-	return r.e.derived(ctx, r.d, events)
+	sides, entering, err := r.e.derived(ctx, r.d, events)
+	return sides, entering.stored, err
 }
 
 // Holding returns who holds unique values, nil where nobody does.

@@ -29,6 +29,7 @@ func (s *slowCheckpoints) Write(ctx context.Context, t j17.Tenant, sides []store
 // TestStatusWhileACheckpointIsStored asks how far a subscription is while its checkpoint is on its way to the disk.
 func TestStatusWhileACheckpointIsStored(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
 		slow := &slowCheckpoints{h.Store, make(chan struct{}), make(chan struct{})}
 		s := h.set(feed.Kind{Do: func(context.Context, *feed.Batch) error { return nil }}, func(o *feed.Options) { o.Store = slow })
 		look := func(when string, count uint64) {

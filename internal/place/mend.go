@@ -231,6 +231,9 @@ func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 // Mend has places made anew where one of them that a write has to know cannot be read. It reports whether the write may be tried again. It is
 // an engine's Mend.
 func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
+	if damaged.Space == resets {
+		return s.mendResets(ctx, t)
+	}
 	if damaged.Space != places {
 		return false
 	}
@@ -243,6 +246,18 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 		return err == nil || errors.Is(err, store.ErrNotFound) // somebody else was faster
 	}
 	err = s.replace(ctx, t, nil, damage.Error())
+	if err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be made anew", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
+	}
+	return err == nil
+}
+
+// mendResets throws all slots away where it cannot be read how often that was done. It reports whether the write may be tried again.
+func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
+	_, err := s.countResets(ctx, t)
+	if damage, is := errors.AsType[damagedSlots](err); is {
+		_, err = s.reset(ctx, t, damage)
+	}
 	if err != nil {
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be made anew", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
 	}

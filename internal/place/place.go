@@ -144,8 +144,8 @@ type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.
 	slots map[string][]*slot
-	// resets is how often slots had been thrown away.
-	resets uint64
+	// resets is how often slots had been thrown away, and rev the revision of the item that says so, 0 while there is none.
+	resets, rev uint64
 }
 
 // of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it: so that a slot
@@ -221,7 +221,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, r
 	}
 
 	// Those that stay, and those that are new.
-	k := &known{decider: d, slots: map[string][]*slot{}, resets: before.n}
+	k := &known{decider: d, slots: map[string][]*slot{}, resets: before.n, rev: before.rev}
 	former := s.former(t, k)
 	var sides []store.Side
 	for name, typ := range d.Types {
@@ -351,6 +351,8 @@ func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side,
 	}
 	if n := uint64(len(sides)); n > 0 {
 		e.WhenStored(func() { s.counts.written.Add(n) })
+		// Another server may throw the slots away, and not know what they were called.
+		e.Require(store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) })
 	}
 	return sides, nil
 }

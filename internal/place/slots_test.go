@@ -307,3 +307,23 @@ func (h *house) record(typ string, n int) string {
 	}
 	return items[0].Key
 }
+
+// TestSlotsAreMendedByANewcomer: a server that has just begun finds the damage, and another one, which has known the slots before, goes on to
+// write.
+func TestSlotsAreMendedByANewcomer(t *testing.T) {
+	t.Parallel()
+	h := settled(t)
+	other := h.over(h.Engine)
+	h.garble(`{"slot":""}`)
+	if _, err := other.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		t.Fatal(err)
+	}
+	other.settle()
+	h.put("shop", 7, "was_opened", at(geo.Point{Lat: -80, Lng: 1})) // by the engine's own places
+	for _, p := range []*place.Service{h.places, other.places} {
+		if shops := h.answers(p)["shops around"]; len(shops) != 19 || shops[18] != id(7) {
+			t.Errorf("found are %q", shops)
+		}
+		h.compare(p)
+	}
+}
