@@ -2,6 +2,7 @@ package pebble
 
 import (
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,6 +68,9 @@ func TestPanicsOfParts(t *testing.T) {
 		do()
 	}
 	panics("a window", func() { _ = (&filling{window: &window{}}).read(make([]uint32, dividedFrom), 2) })
+	if runtime.GOMAXPROCS(0) == 1 {
+		return // who reads a page reads all of it then
+	}
 	panics("a page", func() {
 		g := gathering{lookup: &lookup{}, refs: []gathered{{value: []byte("v")}}}
 		for range dividedFrom {
