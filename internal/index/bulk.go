@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// bulkSlice is how many rows are computed before others may run, and bulkTurns how many commits follow each other before others have
-	// their turn.
-	bulkSlice, bulkTurns = 128, 8
+	// bulkSlice is how many rows are computed together, before others may run, as long as nothing is known of their size, and mostSlice how many
+	// of such as are small: to go over all levels of the store anew for each few rows is a good part of their work.
+	bulkSlice, mostSlice = 128, 512
+	// bulkTurns is how many commits follow each other before others have their turn.
+	bulkTurns = 8
 	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where nobody waits for the rows.
 	leisure = 1
 	// setsAtOnce is of how many aggregates the sets are asked for at a time.
@@ -172,12 +174,17 @@ type made struct {
 
 	n   int
 	err error
+	// bytes is how many the entries of these rows have, changed or not.
+	bytes int
 }
 
 // goOn commits rows for some turns. The next ones are computed while some are being stored.
 func (u *upkeep) goOn(ctx context.Context) error {
 	u.s.counts.fanouts.Add(1)
 	defer u.s.counts.fanouts.Add(-1)
+	if !u.unhurried() {
+		defer u.s.o.Store.Hurry()()
+	}
 	f := u.slot.Fanout
 	to := readPosition(f.To)
 	at, found := slices.BinarySearch(u.s.bulk.ids, f.Row)
@@ -185,7 +192,11 @@ func (u *upkeep) goOn(ctx context.Context) error {
 	rows := max(u.s.limits.bulkRows>>min(u.attempt-1, 10), 1)
 
 	var next made
-	prepare := func(ids []string) made { return u.several(ctx, ids[:min(rows, len(ids))], to, u.pace()) }
+	prepare := func(ids []string) made {
+		m := u.several(ctx, ids[:min(rows, len(ids))], to, u.pace())
+		u.light = m.n > 0 && m.bytes/m.n <= maxBytes/mostSlice
+		return m
+	}
 	for turn := range bulkTurns {
 		began, events := u.s.o.Clock.Now(), u.events(ctx)
 		// What is committed now, and how far that gets.
@@ -253,10 +264,14 @@ func (u *upkeep) unhurried() bool {
 
 // pace is how the rows of a backlog are computed.
 func (u *upkeep) pace() pace {
-	if u.unhurried() {
-		return pace{on: 1, slice: bulkSlice, givesWay: true}
+	p := bulkPace()
+	if u.light {
+		p.slice = mostSlice
 	}
-	return bulkPace()
+	if u.unhurried() {
+		p.on = 1
+	}
+	return p
 }
 
 // beside is how rows are computed that are no backlog.
@@ -298,6 +313,7 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	var changed []*changes
 	for i := range parts {
 		changed = append(changed, parts[i].changes)
+		all.bytes += parts[i].bytes
 		if all.n, all.err = all.n+parts[i].n, parts[i].err; all.err != nil {
 			return all
 		}
@@ -329,7 +345,9 @@ func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace
 			return m
 		}
 		for i := range rows {
-			m.replace(rows[i].ID, old[i], recordOf(&rows[i]))
+			now := recordOf(&rows[i])
+			m.bytes += now.entryBytes()
+			m.replace(rows[i].ID, old[i], now)
 			m.n++
 			if m.size > most {
 				return m

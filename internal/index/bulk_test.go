@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/index"
 	"j17/internal/store"
 	"j17/internal/store/storetest"
+	"j17/internal/value"
 )
 
 // named counts the names that are read of a feed, and how often somebody begins to.
@@ -296,4 +298,93 @@ func (h *house) label(items int, label string) {
 	for n := range items {
 		h.write(prod, event("item", fmt.Sprintf("x%03d", n), `{"label":"`+label+`"}`))
 	}
+}
+
+// hurried counts how many are in a hurry, and how many were.
+type hurried struct {
+	store.Store
+	now, ever atomic.Int64
+}
+
+// Hurry is part of store.Store.
+func (h *hurried) Hurry() func() {
+	h.ever.Add(1)
+	h.now.Add(1)
+	done := h.Store.Hurry()
+	return func() {
+		h.now.Add(-1)
+		done()
+	}
+}
+
+// TestABacklogIsInAHurryWhereSomebodyWaits: the store is to do nothing else while somebody waits for the rows of a backlog, and only then.
+func TestABacklogIsInAHurryWhereSomebodyWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const items = 60
+		h.label(items, "before")
+		st := &hurried{Store: h.disk}
+		p := h.start(st)
+		seen := int64(0)
+		d := source{h.disk}.definition(func(context.Context, []string) error {
+			seen = max(seen, st.now.Load())
+			return nil
+		})
+		h.ready(p, prod, d)
+		h.at(p, prod)
+		for _, waits := range []bool{false, true} {
+			h.unasked()
+			st.ever.Store(0)
+			seen = 0
+			h.label(items, "behind "+strconv.FormatBool(waits))
+			if !waits {
+				h.pass(time.Minute)
+			}
+			h.at(p, prod)
+			if hurry := seen > 0; hurry != waits || st.now.Load() != 0 {
+				t.Errorf("somebody waits is %t: in a hurry %d times, %d at a time, and %d behind it", waits, st.ever.Load(), seen, st.now.Load())
+			}
+		}
+		h.verify(p, prod)
+		p.stop()
+	})
+}
+
+// TestSmallRowsAreComputedTogether: many rows of a backlog are computed together, but not where they have much.
+func TestSmallRowsAreComputedTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		h.hasty = true
+		const few, many = 128, 512
+		h.label(2*many+few, "before")
+		for name, test := range map[string]struct {
+			label string
+			most  int
+		}{"small": {"a", many}, "large": {strings.Repeat("long ", 20_000), few}} {
+			most := 0
+			d := &index.Definition{ID: name, Type: "item", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
+				most = max(most, len(ids))
+				rows := make([]index.Row, len(ids))
+				for i, id := range ids {
+					rows[i] = index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0, value.StringValue(test.label)), index.NewEntry(1, value.StringValue(test.label))}}
+				}
+				return rows, nil
+			}}
+			p := h.start(h.disk)
+			h.ready(p, prod, d)
+			p.stop()
+			h.label(2*many+few, name)
+
+			most = 0
+			p = h.start(h.disk)
+			p.Bulk(4*many, many)
+			p.Know(t.Context(), prod, d)
+			h.pass(time.Minute)
+			if most != test.most {
+				t.Errorf("%d %s rows were computed together, not %d", most, name, test.most)
+			}
+			p.stop()
+		}
+	})
 }

@@ -72,6 +72,7 @@ type Storage interface {
 	store.Feed
 	store.Moments
 	store.Emptying
+	store.Urgency
 }
 
 // Options configures a Service. All fields but Scrub are required.

@@ -160,6 +160,14 @@ func recordOf(r *Row) *record {
 // empty reports whether there is nothing to keep.
 func (r *record) empty() bool { return len(r.entries) == 0 && len(r.names) == 0 }
 
+// entryBytes is how many bytes the entries have.
+func (r *record) entryBytes() (n int) {
+	for i := range r.entries {
+		n += r.entries[i].Size()
+	}
+	return n
+}
+
 // maxName is how long the name of a source may be in keys.
 const maxName = 700
 
@@ -177,10 +185,7 @@ func shortened(name string) string {
 
 // encode writes a record: how many entries there are, each with what it is uncut, and the names.
 func (r *record) encode() []byte {
-	size := 8
-	for i := range r.entries {
-		size += len(r.entries[i].text) + len(r.entries[i].whole) + 4
-	}
+	size := 8 + r.entryBytes() + 4*len(r.entries)
 	for _, name := range r.names {
 		size += len(name) + 2
 	}

@@ -173,8 +173,9 @@ type upkeep struct {
 	slot *slot
 	// behind is how many events follow.
 	behind uint64
-	// attempt counts the tries, from 1; size is how many rows are computed for a commit.
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes.
 	attempt, size int
+	light         bool
 }
 
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the

@@ -70,7 +70,7 @@ func readsOthers(d *definition) bool {
 }
 
 // indexRows returns where rows stand in the indexes of a projection, each as of the reading's moment. What is too much work for all of them
-// together is computed one by one.
+// together is computed in halves.
 func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
 	all := make([]index.Row, len(ids))
 	var failed error
@@ -94,14 +94,12 @@ func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids 
 	})
 	switch {
 	case tooMuch || len(ids) > 1 && j17.CodeOf(err) == j17.CodeWorkLimit:
-		for i := range ids {
-			one, err := s.indexRows(ctx, r, d, ids[i:i+1])
-			if err != nil {
-				return nil, err
-			}
-			all[i] = one[0]
+		first, err := s.indexRows(ctx, r, d, ids[:len(ids)/2])
+		if err != nil {
+			return nil, err
 		}
-		return all, nil
+		second, err := s.indexRows(ctx, r, d, ids[len(ids)/2:])
+		return append(first, second...), err
 	case j17.CodeOf(err) == j17.CodeWorkLimit:
 		return []index.Row{{ID: ids[0], Entries: nullEntries(d)}}, nil
 	}

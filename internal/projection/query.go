@@ -53,8 +53,21 @@ func (s *Service) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition 
 	}
 }
 
-// queryRows computes what stands in the index of a field.
+// queryRows computes what stands in the index of a field, of a bounded number of aggregates at a time.
 func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
+	rows := make([]index.Row, 0, len(ids))
+	for chunk := range slices.Chunk(ids, maxChunk) {
+		some, err := querySome(ctx, m, name, steps, chunk)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, some...)
+	}
+	return rows, nil
+}
+
+// querySome is queryRows for a few.
+func querySome(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
 	keys := make([]j17.Key, len(ids))
 	for i, id := range ids {
 		keys[i] = j17.Key{Type: name, ID: id}
@@ -64,7 +77,7 @@ func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value
 	if _, one := errors.AsType[*engine.LoadError](err); one && len(ids) > 1 {
 		// Those that cannot be computed are looked for among them.
 		for i := range ids {
-			some, err := queryRows(ctx, m, name, steps, ids[i:i+1])
+			some, err := querySome(ctx, m, name, steps, ids[i:i+1])
 			if err != nil {
 				return nil, err
 			}

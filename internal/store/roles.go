@@ -17,6 +17,7 @@ type Store interface {
 	Sides
 	Piles
 	Emptying
+	Urgency
 	Moments
 	Tenants
 	Archives
@@ -208,6 +209,13 @@ type Emptying interface {
 	// looks at nothing that it removes, so that damage is in nobody's way, and what it costs does not depend on how much that is. It goes on
 	// below the floor of free space.
 	Empty(ctx context.Context, t j17.Tenant, spaces []Space, side []Side, fences ...Fence) error
+}
+
+// Urgency is the role of who does much that somebody waits for.
+type Urgency interface {
+	// Hurry lets work that can wait, such as merging what is stored, stand back until done is called, as far and as long as the store can
+	// put it off. Several may be in a hurry; done may be called again.
+	Hurry() (done func())
 }
 
 // Moments is the role of who reads several things that have to fit together.

@@ -47,6 +47,7 @@ type disk struct {
 	marks       *marks
 	// stalled tells that the engine takes no writes until a table has been written.
 	stalled atomic.Bool
+	merging *merging
 
 	// onFull is called when a write found no space, onStarved when one waits for a file descriptor, onFault once, when
 	// writes stop for good.
@@ -193,6 +194,7 @@ func (d *disk) setShort(short bool) {
 	if d.short.Swap(short) == short {
 		return
 	}
+	d.merging.look()
 	at := slog.Uint64("free_bytes", d.free)
 	if short {
 		d.logger.Error("disk space has run low, writes are refused", at, slog.Uint64("floor_bytes", d.floor))
@@ -406,7 +408,7 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 	d.startLog(name)
 	f, err := d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
 	if table && err == nil {
-		return &unfinishedTable{File: f}, nil
+		return &unfinishedTable{File: f, standBack: d.standBackOf(category)}, nil
 	}
 	return d.marked(name, f), err
 }

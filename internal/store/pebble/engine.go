@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -111,8 +110,8 @@ func (e *events) broadcast() {
 	e.changed = make(chan struct{})
 }
 
-// listener returns what Pebble tells of its work. stalled is kept up to date.
-func (e *events) listener(logger *slog.Logger, now clock.Clock, stalled *atomic.Bool) *pebble.EventListener {
+// listener returns what Pebble tells of its work. What the disk knows of it is kept up to date.
+func (e *events) listener(logger *slog.Logger, now clock.Clock, d *disk) *pebble.EventListener {
 	again := &seldom{clock: now}
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
@@ -130,15 +129,22 @@ func (e *events) listener(logger *slog.Logger, now clock.Clock, stalled *atomic.
 			})
 		},
 		WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-			stalled.Store(true)
+			d.stalled.Store(true)
+			d.merging.look()
 			logger.Warn("writes wait for background work", slog.String("reason", info.Reason))
 		},
 		WriteStallEnd: func() {
-			stalled.Store(false)
+			d.stalled.Store(false)
 			logger.Info("writes go on")
 		},
-		FlushEnd:      func(pebble.FlushInfo) { e.broadcast() },
-		CompactionEnd: func(pebble.CompactionInfo) { e.broadcast() },
+		FlushEnd: func(info pebble.FlushInfo) {
+			d.merging.flushed(&info)
+			e.broadcast()
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			d.merging.merged(&info)
+			e.broadcast()
+		},
 		TableDeleted:  func(pebble.TableDeleteInfo) { e.broadcast() },
 		TableIngested: func(pebble.TableIngestInfo) { e.broadcast() },
 	}

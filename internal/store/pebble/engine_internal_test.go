@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ func TestRepeatedFaultsAreLoggedSeldom(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	now := clock.NewManual(time.UnixMilli(1_700_000_000_000))
-	l := newEvents().listener(slog.New(slog.NewTextHandler(&log, nil)), now, &atomic.Bool{})
+	l := newEvents().listener(slog.New(slog.NewTextHandler(&log, nil)), now, &disk{merging: newMerging()})
 	said := func() (lines []string) {
 		defer log.Reset()
 		return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")

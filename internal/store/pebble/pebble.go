@@ -223,7 +223,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s.disk = &disk{
 		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
-		onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
+		merging: newMerging(), onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
 		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
 	}
 	s.disk.marks = newMarks(s.disk)
@@ -321,7 +321,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
 		Logger:                     logger,
-		EventListener:              s.events.listener(o.Logger, o.Clock, &s.disk.stalled),
+		EventListener:              s.events.listener(o.Logger, o.Clock, s.disk),
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes

@@ -11,6 +11,8 @@ type unfinishedTable struct {
 	vfs.File
 
 	gathered []byte
+	// standBack, if not nil, is called before anything is written.
+	standBack func()
 	// err is that of the first write that failed: what came behind it is not to be written in its place.
 	err error
 }
@@ -26,6 +28,7 @@ func (f *unfinishedTable) Write(p []byte) (int, error) {
 		}
 	}
 	if len(p) >= gatherBytes {
+		f.wait()
 		n, err := f.File.Write(p)
 		f.err = err
 		return n, err
@@ -34,9 +37,17 @@ func (f *unfinishedTable) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// wait waits where others are to have the processors.
+func (f *unfinishedTable) wait() {
+	if f.standBack != nil {
+		f.standBack()
+	}
+}
+
 // flush writes what was gathered.
 func (f *unfinishedTable) flush() error {
 	if f.err == nil && len(f.gathered) > 0 {
+		f.wait()
 		_, f.err = f.File.Write(f.gathered)
 		f.gathered = f.gathered[:0]
 	}

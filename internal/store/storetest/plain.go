@@ -114,3 +114,24 @@ func testPlain(s *suite) {
 		t.Errorf("another tenant has %d items, %v", n, err)
 	}
 }
+
+// testHurry writes and reads while somebody is in a hurry, and several are: all goes on as ever.
+func testHurry(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	first, second := f.Hurry(), f.Hurry()
+	for n := range 100 {
+		write(t, f, tenant, put(strconv.Itoa(n), "a"))
+	}
+	first()
+	first() // it counts once
+	if _, err := f.Get(t.Context(), tenant, space, "99"); err != nil {
+		t.Error(err)
+	}
+	f.Hurry()()
+	second()
+	write(t, f, tenant, put("1", "b"))
+	if it, err := f.Get(t.Context(), tenant, space, "1"); err != nil || string(it.Value) != "b" {
+		t.Errorf("%q, %v", it.Value, err)
+	}
+}

@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Add", testAdd},
 		{"Stamps", testStamps},
 		{"Plain", testPlain},
+		{"Hurry", testHurry},
 		{"Pile", testPile},
 		{"Entries", testEntries},
 		{"Emptying", testEmptying},
