@@ -123,7 +123,7 @@ func (e *env) usableSpec(file string) (bool, error) {
 	}
 	source, err := os.ReadFile(file) //nolint:gosec // the user names it
 	if err != nil {
-		return false, fmt.Errorf("the spec file cannot be read: %w", err)
+		return false, unreadable(file, err)
 	}
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {

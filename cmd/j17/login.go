@@ -20,6 +20,7 @@ import (
 	"golang.org/x/term"
 
 	"j17"
+	"j17/internal/client"
 	"j17/internal/clock"
 	"j17/internal/wire"
 )
@@ -67,7 +68,7 @@ folder has the password.`,
 		if err != nil {
 			return err
 		}
-		password, err := e.askLogin(cmd.Context(), s, &email, passwordStdin)
+		password, err := e.askLogin(cmd.Context(), s, t, &email, passwordStdin)
 		if err != nil {
 			return err
 		}
@@ -106,8 +107,8 @@ func (e *env) loginTarget(r remote, args []string) (*connection, error) {
 	return e.connection(&r)
 }
 
-// askLogin completes e-mail address and password.
-func (e *env) askLogin(ctx context.Context, s *connection, email *string, passwordStdin bool) (string, error) {
+// askLogin completes e-mail address and password. Nobody is asked for a password that no server is there to take.
+func (e *env) askLogin(ctx context.Context, s *connection, t target, email *string, passwordStdin bool) (string, error) {
 	if *email == "" && !passwordStdin && s.hasDev && s.isDev() {
 		*email = s.dev.Operator.Email
 		return s.dev.Operator.Password, nil
@@ -115,10 +116,13 @@ func (e *env) askLogin(ctx context.Context, s *connection, email *string, passwo
 	if *email == "" && s.loginOf() != nil {
 		*email = s.loginOf().Email
 	}
+	if passwordStdin && *email == "" {
+		return "", usageError{errors.New("--password-stdin needs --email")}
+	}
+	if err := e.somebodyAnswers(ctx, t); err != nil {
+		return "", err
+	}
 	if passwordStdin {
-		if *email == "" {
-			return "", usageError{errors.New("--password-stdin needs --email")}
-		}
 		raw, err := e.readAll("-", 1<<20, "It should hold nothing but a password.")
 		return strings.TrimRight(string(raw), "\r\n"), err
 	}
@@ -137,6 +141,19 @@ func (e *env) askLogin(ctx context.Context, s *connection, email *string, passwo
 	password, err := readPassword(ctx, in)
 	e.note("\n")
 	return password, err
+}
+
+// somebodyAnswers asks once whether anybody is there. What is answered does not matter.
+func (e *env) somebodyAnswers(ctx context.Context, t target) error {
+	c, err := client.New(client.Options{URL: t.url, Host: t.host, RootCAs: t.roots, Clock: clock.System{}, Attempts: 1})
+	if err != nil {
+		return usageError{err}
+	}
+	err = c.Call(ctx, client.Request{Path: []string{"readyz"}}, &struct{}{})
+	if _, unreachable := errors.AsType[*client.Unreachable](err); unreachable || ctx.Err() != nil {
+		return interrupted(ctx, err)
+	}
+	return nil
 }
 
 // readPassword reads a line that the terminal does not show.
