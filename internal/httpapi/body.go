@@ -115,8 +115,8 @@ func jsonContent(h http.Header, types []string) error {
 	if err != nil || !slices.Contains(types, media) {
 		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be %s", strings.Join(types, " or "))
 	}
-	if cs := params["charset"]; cs != "" && !strings.EqualFold(cs, "utf-8") {
-		return j17.Errorf(j17.CodeInvalidContentType, "JSON must be sent as UTF-8")
+	if cs := params["charset"]; cs != "" && !strings.EqualFold(cs, "utf-8") && !strings.EqualFold(cs, "utf8") {
+		return j17.Errorf(j17.CodeInvalidContentType, "JSON must be sent as UTF-8: leave out the charset, or write charset=utf-8")
 	}
 	return nil
 }

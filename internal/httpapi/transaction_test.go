@@ -126,8 +126,10 @@ func TestRefusedTransactions(t *testing.T) {
 			t.Errorf("%s: %s, want %s\n%s", tc.writes, got, tc.want, a.body)
 		}
 	}
-	if a := f.transact(t, fresh[:len(fresh)-1], `If-Match: "x"`); a.status != 400 || a.member(t, "code") != "invalid_header" {
-		t.Error(a)
+	for _, header := range []string{`If-Match: "x"`, `If-None-Match: *`} {
+		if a := f.transact(t, fresh[:len(fresh)-1], header); a.status != 400 || a.member(t, "code") != "invalid_header" {
+			t.Error(header, a)
+		}
 	}
 	if a := f.do(t, "GET", "/account", ""); !strings.Contains(a.body, `"ids":["`+anAccount+`"]`) {
 		t.Error(a.body)

@@ -164,6 +164,9 @@ func (c *call) asked(w http.ResponseWriter, limit int64, about ...string) (cmd *
 	if cmd.IfMatch, err = entityTags(h, "If-Match"); err != nil {
 		return nil, body, err
 	}
+	if h["If-None-Match"] != nil {
+		return nil, body, j17.Errorf(j17.CodeInvalidHeader, "If-None-Match is for reads. To write only where there is no event yet, send 'previous_length': 0.").At("if-none-match")
+	}
 
 	// The body is parsed once, within what may be parsed at the same time.
 	if err := c.parsing(raw); err != nil {
