@@ -140,6 +140,9 @@ func (c *compiler) header(name string, v value.Value, at diag.Pointer) (string, 
 		c.reservedHeader(at, name)
 		return "", false
 	}
+	if lower == "x-correlation-id" {
+		c.replacedHeader(at, name) // history may have no correlation id, and specs from before this warning have to stay valid
+	}
 	s, ok := c.text(v, at, "a header")
 	if !ok {
 		return "", false

@@ -513,6 +513,11 @@ func (m *messages) reservedHeader(at diag.Pointer, name string) {
 	m.Errorf(at, "the header %s is set by the delivery itself", quote(name)).AtKey().Hintf("remove it")
 }
 
+func (m *messages) replacedHeader(at diag.Pointer, name string) {
+	m.Warnf(at, "the header %s has the correlation id of the event in its place, wherever the event has one", quote(name)).AtKey().
+		Hintf("give the header another name, or remove it")
+}
+
 func (m *messages) badHeaderValue(at diag.Pointer) {
 	m.Errorf(at, "a header must be printable ASCII without spaces around it")
 }
