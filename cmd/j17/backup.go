@@ -351,7 +351,7 @@ damaged; it is named.`,
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		return b.restored(data, out)
+		return b.restored(data, out, b.id == "")
 	}
 	return cmd
 }
@@ -392,8 +392,8 @@ type restoredTenant struct {
 	Erased int  `json:"erased"`
 }
 
-// restored tells what was restored.
-func (b *backups) restored(data string, out server.Restored) error {
+// restored tells what was restored; newest tells that nobody has named the backup.
+func (b *backups) restored(data string, out server.Restored, newest bool) error {
 	rows := []restoredTenant{}
 	var events uint64
 	past, erased := false, 0
@@ -408,6 +408,9 @@ func (b *backups) restored(data string, out server.Restored) error {
 		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})
 	}
 	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data))
+	if newest && out.Backup.Scope == repository.OfEnvironment {
+		text += "The newest backup is of this environment alone: the folder has no operators, keys or other environments. Backups of the whole server are with 'server' in 'j17 backup list'; --backup takes one.\n"
+	}
 	if past {
 		text += "Schedules, sagas and deliveries that were pending at the moment of the backup were left out.\n"
 	}

@@ -186,6 +186,19 @@ func TestBackupExitCodes(t *testing.T) {
 	}
 }
 
+// TestTheNewestBackupMayBeOfAnEnvironment: who wanted a server back learns that this is none, and who has named the backup knows it.
+func TestTheNewestBackupMayBeOfAnEnvironment(t *testing.T) {
+	root := t.TempDir()
+	backups := filepath.Join(root, "backups")
+	smallBackup(t, backups, repository.Seal{})
+	for about, args := range map[string][]string{"newest": nil, "named": {"--backup", "bak_1"}} {
+		code, out := backupCommand(t, append([]string{"restore", backups, "--data", filepath.Join(root, about)}, args...)...)
+		if tells := strings.Contains(out, "of this environment alone"); code != exitOK || tells != (about == "newest") {
+			t.Errorf("%s: exit code %d: %s", about, code, out)
+		}
+	}
+}
+
 // TestBackupsOfNothingHaveNoPosition: an environment without events has the position that the API says, which is none.
 func TestBackupsOfNothingHaveNoPosition(t *testing.T) {
 	empty := repository.TenantManifest{TenantHead: repository.TenantHead{Tenant: "ins_1/test", Instance: "ins_1", Environment: j17.Test}}
