@@ -124,7 +124,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 			if c.Progress != nil {
 				return fmt.Sprintf("%s  is being made at %s", c.ID, c.Position)
 			}
-			return fmt.Sprintf("%s  %d aggregates at %s, %s", c.ID, c.Aggregates, c.Position, c.StateHash)
+			return fmt.Sprintf("%s  %s at %s, %s", c.ID, count(c.Aggregates, "aggregate"), c.Position, c.StateHash)
 		})
 	}
 	return cmd
@@ -204,7 +204,7 @@ func (e *env) checkpointShow() *cobra.Command {
 				if c.Progress != nil {
 					return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
 				}
-				return fmt.Sprintf("%s  %s, %d aggregates at %s, %s, %s", c.ID, ofCheckpoint(c), c.Aggregates, c.Position, c.StateHash, when(c.CreatedAt))
+				return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
 			})
 		},
 	)
@@ -279,7 +279,7 @@ func (e *env) checkpointRoot() *cobra.Command {
 
 // rootLine is a root checkpoint for people.
 func rootLine(r *wire.RootCheckpoint) string {
-	return fmt.Sprintf("%s  %d events up to %s, %d aggregates, %s", r.ID, r.Size, r.Position, r.Aggregates, r.Root)
+	return fmt.Sprintf("%s  %s up to %s, %s, %s", r.ID, count(r.Size, "event"), r.Position, count(r.Aggregates, "aggregate"), r.Root)
 }
 
 func (e *env) rootCreate() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -40,6 +41,12 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		t.Errorf("the program has %d lines", len(lines))
 	}
 	vkey := regexp.MustCompile(`export\.ndjson --key '(\S+)'`).FindSubmatch(files.Comment)[1]
+	for i, file := range files.Files {
+		if file.Name == "export.ndjson" { // empty lines are passed over, as "audit verify" does
+			files.Files = append(files.Files, txtar.File{Name: "blank.ndjson", Data: bytes.ReplaceAll(files.Files[i].Data, []byte("}\n"), []byte("}\n\r\n\n"))})
+			break
+		}
+	}
 	dir := t.TempDir()
 	says := map[string]string{}
 	for _, file := range files.Files {
@@ -49,7 +56,7 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		}
 		out, err := command(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
 		says[file.Name] = string(out)
-		if holds := file.Name == "export.ndjson" || file.Name == "certificate.txt"; holds != (err == nil) {
+		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)
 		} else if !holds && !strings.Contains(string(out), file.Name+" does not hold: ") {
 			t.Errorf("%s is refused without a reason: %s", file.Name, out)

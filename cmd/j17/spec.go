@@ -116,7 +116,7 @@ func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled
 	return err
 }
 
-func count(n int, noun string) string {
+func count[N int | int64 | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -34,14 +34,14 @@ def root(leaves):  # RFC 6962: on the left as many as a power of two has
 
 def export(lines, vkey):
     chains, leaves = {}, []
-    for n, line in enumerate(lines[:-1], 1):
+    for n, line in lines[:-1]:
         event, chain, leaf = re.fullmatch(rb'(.*?)(?:,"handle":"[^"]*")?(?:,"public_id":"[^"]*")?,"chain":"(\w{64})"(?:,"leaf":"(\w{64})")?}', line).groups()
         own, e = sha(b"\0", event, b"}"), json.loads(event + b"}")  # the leaf of the very bytes that were stored
         chains[e["key"]] = sha(chains.get(e["key"], bytes(32)), own)
         assert chains[e["key"]].hex() == chain.decode(), f"line {n}: the chain of {e['key']} breaks at event {e['stream_id']}"
         assert not leaf or e["type"] == "_was_tombstoned", f"line {n}: event {e['stream_id']} of {e['key']} was not erased"
         leaves.append(bytes.fromhex(leaf.decode()) if leaf else own)
-    origin, size, signed, *_ = opened(json.loads(lines[-1])["checkpoint"], vkey)
+    origin, size, signed, *_ = opened(json.loads(lines[-1][1])["checkpoint"], vkey)
     assert (int(size), base64.b64decode(signed)) == (len(leaves), (top := root(leaves))), f"these are not the {size} events that were signed"
     return f"The export holds: {size} events of {origin}, root {top.hex()}"
 
@@ -54,6 +54,6 @@ def certificate(note, vkey, rows):  # rows are those of all streams, where the c
 
 try:
     data, vkey, rows = open(sys.argv[1], "rb").read(), sys.argv[2], [r for f in sys.argv[3:] for r in json.load(open(f))]
-    print(export(data.splitlines(), vkey) if data.startswith(b"{") else certificate(data.decode(), vkey, rows))
+    print(export([(n, line) for n, line in enumerate(data.splitlines(), 1) if line], vkey) if data.startswith(b"{") else certificate(data.decode(), vkey, rows))
 except (AssertionError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as e:
     sys.exit(f"{sys.argv[1]} does not hold: {e}")
