@@ -327,3 +327,30 @@ func TestSlotsAreMendedByANewcomer(t *testing.T) {
 		h.compare(p)
 	}
 }
+
+// TestAWriteMeetsADamagedCountOfResets: the store cannot read how often slots were thrown away when a write wants to know.
+func TestAWriteMeetsADamagedCountOfResets(t *testing.T) {
+	t.Parallel()
+	h := settled(t)
+	want := h.answers(h.places)
+	h.garble(`{"slot":`)
+	if _, err := h.places.Page(t.Context(), enginetest.Tenant, everywhere()); j17.CodeOf(err) != j17.CodeIndexNotReady {
+		t.Fatal(err)
+	}
+	h.mended(want)
+	before, met := h.resets(), store.ItemName{Space: resetSpace, Key: "slots"}
+	if !h.places.Mend(t.Context(), enginetest.Tenant, met) || h.resets().Cmp(before) != 0 {
+		t.Errorf("a count that somebody else has mended is %s, before %s", h.resets(), before)
+	}
+	st := &rotten{Storage: h.Store, all: true}
+	st.harmed.Store(true)
+	h.builds, h.places = h.onto(h.Engine, st)
+	if !h.places.Mend(t.Context(), enginetest.Tenant, met) {
+		t.Error("the write may not be tried again")
+	}
+	if after := h.resets(); after.Cmp(before) <= 0 {
+		t.Errorf("slots were thrown away %s times, before %s", after, before)
+	}
+	h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1}))
+	h.mended(want)
+}
