@@ -15,15 +15,19 @@ import (
 	"j17/internal/store/pebble"
 )
 
-// pauses is a clock that notes how long somebody wants to wait, and lets nobody wait.
+// pauses is a clock that notes how long somebody wants to wait, and lets nobody wait: it moves by that, unless it is still.
 type pauses struct {
 	*clock.Manual
 	waits []time.Duration
+	still bool
 }
 
 // Wait notes how long that would be.
 func (p *pauses) Wait(ctx context.Context, t time.Time) error {
 	p.waits = append(p.waits, t.Sub(p.Now()))
+	if !p.still {
+		p.Set(t)
+	}
 	return ctx.Err()
 }
 
@@ -54,6 +58,14 @@ func TestWritesBesideAMoveTakeTheirTime(t *testing.T) {
 	if len(got) != 100 || got[0] != firstWait || !slices.IsSorted(got) || got[1] == got[0] || got[99] != lastWait {
 		t.Errorf("the writes after them: %v", got)
 	}
+
+	// Who waits at the same time is let in at the same time.
+	clk.still = true
+	if together := pass(3); !slices.Equal(together, []time.Duration{lastWait, lastWait, lastWait}) {
+		t.Errorf("three writes at one time: %v", together)
+	}
+	clk.still = false
+	clk.Advance(lastWait)
 
 	// At the next moment the pauses begin anew, and only after a moment without any some writes are let in at once.
 	gate.next()
