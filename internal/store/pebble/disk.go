@@ -37,6 +37,8 @@ type disk struct {
 	floor uint64
 	// ballastBytes is the size of the ballast.
 	ballastBytes uint64
+	// logBytes is what a new store takes for its logs before anything is written to them.
+	logBytes uint64
 
 	clock  clock.Clock
 	logger *slog.Logger
@@ -98,13 +100,14 @@ var errInUse = errors.New("the lock is held")
 
 // setFloor fixes the free space below which no writes are accepted, and the size of the ballast; 0 chooses them by the size of
 // the volume. The ballast is a file that is given up when the volume runs full, so that what was begun can end, and that what
-// is in the log can go to tables when the store is opened.
-func (d *disk) setFloor(floor uint64) {
+// is in the log can go to tables when the store is opened. table is the size of a memory table: a log is made with room for a tenth more,
+// and there are two of them, one in use and one that is kept for the next.
+func (d *disk) setFloor(floor, table uint64) {
 	if floor != 0 {
 		d.floor, d.ballastBytes = floor, floor/4
 		return
 	}
-	d.floor, d.ballastBytes = mostFloor, leastFloor
+	d.floor, d.ballastBytes, d.logBytes = mostFloor, leastFloor, 2*(table+table/10)
 	if usage, err := d.GetDiskUsage(d.dir); err == nil {
 		d.floor = min(mostFloor, max(leastFloor, usage.TotalBytes/20))
 	}
@@ -123,9 +126,9 @@ func (d *disk) makeRoom() error {
 		return fmt.Errorf("list the data folder %s: %w", d.dir, err)
 	}
 	used := slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, manifestPrefix) })
-	if need := d.floor + d.ballastBytes; !used && usage.AvailBytes < need {
+	if need := d.floor + d.ballastBytes + d.logBytes; !used && usage.AvailBytes < need {
 		return fmt.Errorf("the volume of %s has %d MiB of free space, and a new data folder needs %d: make room or choose another volume",
-			d.dir, usage.AvailBytes>>20, need>>20)
+			d.dir, usage.AvailBytes>>20, (need+1<<20-1)>>20)
 	}
 	if usage.AvailBytes < d.ballastBytes {
 		d.mu.Lock()

@@ -245,7 +245,7 @@ func (s *Store) open(o Options) error {
 	if err := s.disk.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("create the data folder %s: %w", o.Dir, err)
 	}
-	s.disk.setFloor(o.MinFreeBytes)
+	s.disk.setFloor(o.MinFreeBytes, memTable(o))
 	s.disk.findBallast()
 	if err := s.disk.makeRoom(); err != nil {
 		return err
@@ -304,19 +304,24 @@ func (s *Store) openEngine(o Options) (err error) {
 	return nil
 }
 
+// memTable is the size of a memory table, in bytes.
+func memTable(o Options) uint64 {
+	return uint64(min(max(o.CacheBytes/memTableShare, leastMemTable), mostMemTable))
+}
+
 func (s *Store) engineOptions(o Options) *pebble.Options {
 	// Where memory tables may be larger, so is the level that several of them are merged into.
-	table := min(max(o.CacheBytes/memTableShare, leastMemTable), mostMemTable)
+	table := memTable(o)
 	logger := &engineLogger{logger: o.Logger, fatal: s.disk.fail}
 	opts := &pebble.Options{
 		FS:                          s.disk,
 		CacheSize:                   o.CacheBytes,
 		MaxOpenFiles:                openFiles(descriptorLimit()),
-		MemTableSize:                uint64(table),
+		MemTableSize:                table,
 		MemTableStopWritesThreshold: memTables,
 		FlushDelayDeleteRange:       dropDelay,
 		L0CompactionThreshold:       topLevelThreshold,
-		LBaseMaxBytes:               topLevelThreshold / 2 * table,
+		LBaseMaxBytes:               topLevelThreshold / 2 * int64(table),
 		// Background work may take half of the processors when it falls behind.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
 		FormatMajorVersion:         engineFormat,
