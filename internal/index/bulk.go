@@ -20,7 +20,7 @@ const (
 	// of such as are small: to go over all levels of the store anew for each few rows is a good part of their work.
 	bulkSlice, mostSlice = 128, 512
 	// bulkTurns is how many commits follow each other before others have their turn.
-	bulkTurns = 8
+	bulkTurns = 16
 	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where nobody waits for the rows.
 	leisure = 1
 	// setsAtOnce is of how many aggregates the sets are asked for at a time.
@@ -40,7 +40,7 @@ type limits struct {
 
 // usual are the limits of a service.
 func usual() limits {
-	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 130_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
+	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 100_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
 // bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
