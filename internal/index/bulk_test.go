@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"j17"
@@ -324,30 +326,40 @@ func TestABacklogIsInAHurryWhereSomebodyWaits(t *testing.T) {
 		h.hasty = true
 		const items = 60
 		h.label(items, "before")
+		var held chan struct{}
 		st := &hurried{Store: h.disk}
-		p := h.start(st)
-		seen := int64(0)
 		d := source{h.disk}.definition(func(context.Context, []string) error {
-			seen = max(seen, st.now.Load())
+			if held != nil {
+				<-held
+			}
 			return nil
 		})
+		p := h.start(st)
 		h.ready(p, prod, d)
-		h.at(p, prod)
+		p.stop()
 		for _, waits := range []bool{false, true} {
-			h.unasked()
-			st.ever.Store(0)
-			seen = 0
 			h.label(items, "behind "+strconv.FormatBool(waits))
-			if !waits {
-				h.pass(time.Minute)
+			st.ever.Store(0)
+			held = make(chan struct{})
+			p = h.start(st)
+			p.Bulk(items, 1) // a row each commit, so that it has several turns
+			p.Know(t.Context(), prod, d)
+			h.pass(time.Second) // it has begun
+			var asking sync.WaitGroup
+			if waits {
+				asking.Go(func() { h.at(p, prod) })
+				synctest.Wait()
+			}
+			close(held)
+			h.pass(time.Minute)
+			asking.Wait()
+			if hurry := st.ever.Load() > 0; hurry != waits || st.now.Load() != 0 {
+				t.Errorf("somebody waits is %t: in a hurry %d times, and %d behind it", waits, st.ever.Load(), st.now.Load())
 			}
 			h.at(p, prod)
-			if hurry := seen > 0; hurry != waits || st.now.Load() != 0 {
-				t.Errorf("somebody waits is %t: in a hurry %d times, %d at a time, and %d behind it", waits, st.ever.Load(), seen, st.now.Load())
-			}
+			h.verify(p, prod)
+			p.stop()
 		}
-		h.verify(p, prod)
-		p.stop()
 	})
 }
 
@@ -362,9 +374,12 @@ func TestSmallRowsAreComputedTogether(t *testing.T) {
 			label string
 			most  int
 		}{"small": {"a", many}, "large": {strings.Repeat("long ", 20_000), few}} {
+			var mu sync.Mutex
 			most := 0
 			d := &index.Definition{ID: name, Type: "item", Rows: func(_ context.Context, _ j17.Tenant, _ j17.StreamID, ids []string) ([]index.Row, error) {
+				mu.Lock()
 				most = max(most, len(ids))
+				mu.Unlock()
 				rows := make([]index.Row, len(ids))
 				for i, id := range ids {
 					rows[i] = index.Row{ID: id, Entries: []index.Entry{index.NewEntry(0, value.StringValue(test.label)), index.NewEntry(1, value.StringValue(test.label))}}
@@ -376,7 +391,7 @@ func TestSmallRowsAreComputedTogether(t *testing.T) {
 			p.stop()
 			h.label(2*many+few, name)
 
-			most = 0
+			most = 0 // nobody computes rows now
 			p = h.start(h.disk)
 			p.Bulk(4*many, many)
 			p.Know(t.Context(), prod, d)
