@@ -8,9 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mostUnmerged is how many memory tables may have been written since the top level was merged for merges to stand back: with more of them
-// every read gets slower, and in the end writes would have to wait.
-const mostUnmerged = topLevelThreshold / 2
+// mostUnmerged is how many memory tables may have been written since the top level was merged for merges to stand back: twice as many as begin
+// a merge. With more of them every read gets slower, and in the end writes would have to wait.
+const mostUnmerged = topLevelThreshold
 
 // merging lets merges of tables stand back while somebody is in a hurry: they take a processor for seconds, and nothing depends on when
 // they are done as long as there are not too many tables.
