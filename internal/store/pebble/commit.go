@@ -428,6 +428,9 @@ func (b *batch) stageUnits(c *call) bool {
 			continue
 		}
 		if c.err = b.stageUnit(t, u, r); c.err != nil {
+			if c.done > 0 && errors.Is(c.err, store.ErrBusy) {
+				c.err = unknown(c.err) // it promises that nothing was written, and the units before this one may be
+			}
 			return true
 		}
 	}

@@ -2,10 +2,15 @@ package pebble
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"j17"
 	"j17/internal/clock"
@@ -72,4 +77,53 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 		t.Errorf("%d heads are written, in order: %t", len(heads), slices.IsSorted(heads))
 	}
 	b.endLookup()
+}
+
+// TestUnitsWithoutDescriptors appends two units, of which the second one cannot be decided for want of a descriptor: the first one is stored, and so
+// nobody may be told that nothing was.
+func TestUnitsWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	var none atomic.Bool
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if none.Load() && isTable(op.Path) && (op.Kind == errorfs.OpOpen || op.Kind == errorfs.OpFileReadAt) {
+			return syscall.EMFILE
+		}
+		return nil
+	}))
+	s, err := Open(Options{Dir: "data", FS: fs, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const of = j17.Tenant("a/prod")
+	if _, err := s.Append(t.Context(), of, smallUnits(0, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.heads = newHeadCache(cachedHeads)
+	known, unread := smallUnits(0, 1), smallUnits(999, 1)
+	if _, err := s.Append(t.Context(), of, known); err != nil {
+		t.Fatal(err)
+	}
+
+	none.Store(true)
+	_, alone := s.Append(t.Context(), of, unread)
+	_, second := s.Append(t.Context(), of, append(known, unread...))
+	none.Store(false)
+	if !errors.Is(alone, store.ErrBusy) {
+		t.Errorf("one unit: %v, want ErrBusy", alone)
+	}
+	if !errors.Is(second, store.ErrUnknown) || errors.Is(second, store.ErrBusy) {
+		t.Errorf("the second one of two: %v, want ErrUnknown", second)
+	}
+	heads, err := s.Heads(t.Context(), of, []j17.Key{known[0].Events[0].Key, unread[0].Events[0].Key})
+	if err != nil || heads[0].Length != 3 || heads[1].Length != 1 {
+		t.Errorf("%+v, %v", heads, err)
+	}
 }
