@@ -19,6 +19,9 @@ type unfinishedTable struct {
 
 // Write appends p, sooner or later.
 func (f *unfinishedTable) Write(p []byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
 	if f.gathered == nil {
 		f.gathered = make([]byte, 0, gatherBytes)
 	}

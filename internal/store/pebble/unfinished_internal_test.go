@@ -108,3 +108,19 @@ func TestUnfinishedTableFails(t *testing.T) {
 		t.Errorf("%d bytes in %d writes are there", len(read()), below.writes)
 	}
 }
+
+// TestUnfinishedTableStaysFailed writes pieces that are not gathered, of which the first one fails: the next ones fail too.
+func TestUnfinishedTableStaysFailed(t *testing.T) {
+	f, below, _ := newUnfinishedTable(t, 1)
+	for range 2 {
+		if _, err := f.Write(make([]byte, gatherBytes)); !errors.Is(err, errUnwritten) {
+			t.Errorf("the write ended with %v", err)
+		}
+	}
+	if err := f.Sync(); !errors.Is(err, errUnwritten) {
+		t.Errorf("the sync ended with %v", err)
+	}
+	if err := f.Close(); err != nil || below.writes != 1 {
+		t.Errorf("%d writes, %v", below.writes, err)
+	}
+}
