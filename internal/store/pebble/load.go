@@ -367,6 +367,9 @@ func (l *loading) Discard() {
 	// What cannot be removed now is removed by a start.
 	_ = l.store.run(l.store.life, always, func(b *batch) error {
 		l.unfollow()
+		if b.tenant(l.name).nextNumber == l.number {
+			return nil // Commit has not heard that it was committed
+		}
 		b.removeAll(l.number)
 		b.remove(appendPendingKey(nil, l.number))
 		return nil

@@ -3,9 +3,16 @@ package pebble
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"j17"
 	"j17/internal/clock"
@@ -95,6 +102,69 @@ func TestLoadWithoutRoom(t *testing.T) {
 	}
 	if n != 500 {
 		t.Errorf("%d events of 500", n)
+	}
+}
+
+// TestLoadOfUnknownOutcome lets the volume be full when a load becomes the tenant's: whoever commits it hears that its outcome is unknown, and
+// discards it, and the write goes on when there is space. What was committed by then is left alone.
+func TestLoadOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	var taken, full atomic.Bool
+	full.Store(true)
+	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpLink && isTable(op.Path) {
+			taken.Store(true)
+		}
+		if taken.Load() && full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, logSuffix) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	clk := clock.NewManual(time.Unix(1_700_000_000, 0))
+	s, err := Open(Options{Dir: "data", FS: fs, Clock: clk, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	l := beginLoad(t, s)
+	if err := fillLoad(l, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Commit(t.Context()); !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("a commit without space: %v, want ErrUnknown", err)
+	}
+	full.Store(false)
+	discarded := make(chan struct{})
+	go func() {
+		defer close(discarded)
+		l.Discard()
+	}()
+	for over := false; !over; {
+		select {
+		case <-discarded:
+			over = true
+		default:
+			clk.Advance(time.Minute) // what found no space is tried again
+			runtime.Gosched()
+		}
+	}
+
+	extent, err := s.Extent(t.Context(), "a/prod")
+	if err != nil || extent.Events != 100 {
+		t.Fatalf("the tenant has %d events, %v", extent.Events, err)
+	}
+	n := 0
+	for _, err := range s.ReadFeed(t.Context(), "a/prod", j17.StreamID{}, 1000) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 100 {
+		t.Errorf("%d events are there", n)
 	}
 }
 
