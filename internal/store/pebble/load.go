@@ -441,7 +441,9 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 		return err
 	}
 	if len(tables) > 0 {
-		if err := l.store.inBackground(ctx, func() error { return l.store.db.Ingest(ctx, tables) }); err != nil {
+		// Nobody who gives up takes the tables away from under the engine: that would be a fault of the disk.
+		whole := context.WithoutCancel(ctx)
+		if err := l.store.inBackground(whole, func() error { return l.store.db.Ingest(whole, tables) }); err != nil {
 			return fmt.Errorf("take the tables of a load in: %w", err)
 		}
 	}

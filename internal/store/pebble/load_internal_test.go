@@ -1,6 +1,7 @@
 package pebble
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -166,6 +168,44 @@ func TestLoadOfUnknownOutcome(t *testing.T) {
 	if n != 100 {
 		t.Errorf("%d events are there", n)
 	}
+}
+
+// TestLoadGivenUp ends the context of a load while the store takes its tables in, and discards it at once: nothing is left, however long that takes.
+func TestLoadGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, giveUp := context.WithCancel(t.Context())
+		defer giveUp()
+		clk := clock.System{}
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpLink && isTable(op.Path) {
+				giveUp()
+				return clk.Wait(t.Context(), clk.Now().Add(time.Second)) // all others get as far as they can meanwhile
+			}
+			return nil
+		}))
+		s, err := Open(Options{Dir: "data", FS: fs, Clock: clk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		l := beginLoad(t, s)
+		if err := errors.Join(fillLoad(l, 100), l.Commit(ctx)); !errors.Is(err, context.Canceled) {
+			t.Errorf("the commit ended with %v", err)
+		}
+		l.Discard()
+		if err := clk.Wait(t.Context(), clk.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		lower, upper := allOf(l.number)
+		if left, err := hasAny(s.db, lower, upper); err != nil || left {
+			t.Errorf("what was loaded is left: %t, %v", left, err)
+		}
+	})
 }
 
 // TestLoadCutShort takes the power away at all times of a load: it is whole afterwards or not there at all, and nothing else is left of it.
