@@ -68,6 +68,23 @@ func TestEveryPageIsListedOnce(t *testing.T) {
 	}
 }
 
+// TestTablesHaveHeads looks for tables without the line below their heads, or with a part that a blank line has cut off: they are shown as text.
+func TestTablesHaveHeads(t *testing.T) {
+	rule := regexp.MustCompile(`^\|[ :|-]+\|$`)
+	for _, p := range load(t).Pages() {
+		lines, code := strings.Split(p.Text, "\n"), false
+		for i, line := range lines {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			begins := !code && strings.HasPrefix(line, "|") && (i == 0 || !strings.HasPrefix(lines[i-1], "|"))
+			if begins && (i+1 == len(lines) || !rule.MatchString(lines[i+1])) {
+				t.Errorf("%s: no table begins with %q", p.Name, line)
+			}
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	library := load(t)
 	for topic, want := range map[string]string{
