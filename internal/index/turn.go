@@ -50,19 +50,18 @@ func (w *turn) leave() {
 	}
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.waiting--
 	c := w.s.crowds[w.of]
-	if !w.told {
-		return
+	w.waiting--
+	switch {
+	case w.told:
+		if c.looking--; c.looking == 0 && c.looked != nil {
+			c.looked()
+			c.looked = nil
+		}
+	case w.waiting == 0:
+		c.next = nil // whoever comes now begins anew
 	}
-	if c.looking--; c.looking > 0 {
-		return
-	}
-	if c.looked != nil {
-		c.looked()
-		c.looked = nil
-	}
-	if c.next == nil {
+	if c.next == nil && c.looking == 0 {
 		delete(w.s.crowds, w.of)
 	}
 }
