@@ -96,10 +96,14 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 		s.disk.fail(fmt.Errorf("apply a batch: %w", err))
 		return ours, unknown(err)
 	}
-	if b.settled = !b.operated; b.settled {
+
+	// What it leaves in memory, unless those have their answer who wrote it: it is theirs.
+	if b.settled = ours && !b.operated; b.settled {
 		b.kept.add(b.items)
 	}
-	b.keepRecent()
+	if ours {
+		b.keepRecent()
+	}
 	b.staged.clear()
 	s.publish(b)
 	return ours, nil
@@ -215,7 +219,7 @@ type batch struct {
 	// rewritten tells that events were rewritten.
 	rewritten bool
 	// kept are items that the next batch probably asks for. settled tells that they are as they are stored: all that has changed items since
-	// they were kept are units, which were written. It is told before those who wrote them are answered: values are theirs.
+	// they were kept are units, which were written.
 	kept    keptItems
 	settled bool
 	// operated tells that there is something other than units in it.

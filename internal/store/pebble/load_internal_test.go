@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime"
-	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,27 +106,8 @@ func TestLoadWithoutRoom(t *testing.T) {
 // discards it, and the write goes on when there is space. What was committed by then is left alone.
 func TestLoadOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	var taken, full atomic.Bool
-	full.Store(true)
-	fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpLink && isTable(op.Path) {
-			taken.Store(true)
-		}
-		if taken.Load() && full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, logSuffix) {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	clk := clock.NewManual(time.Unix(1_700_000_000, 0))
-	s, err := Open(Options{Dir: "data", FS: fs, Clock: clk, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	var v fullVolume
+	s := v.open(t, func(op errorfs.Op) bool { return op.Kind == errorfs.OpLink && isTable(op.Path) })
 	l := beginLoad(t, s)
 	if err := fillLoad(l, 100); err != nil {
 		t.Fatal(err)
@@ -139,21 +115,8 @@ func TestLoadOfUnknownOutcome(t *testing.T) {
 	if err := l.Commit(t.Context()); !errors.Is(err, store.ErrUnknown) {
 		t.Fatalf("a commit without space: %v, want ErrUnknown", err)
 	}
-	full.Store(false)
-	discarded := make(chan struct{})
-	go func() {
-		defer close(discarded)
-		l.Discard()
-	}()
-	for over := false; !over; {
-		select {
-		case <-discarded:
-			over = true
-		default:
-			clk.Advance(time.Minute) // what found no space is tried again
-			runtime.Gosched()
-		}
-	}
+	v.full.Store(false)
+	v.passing(l.Discard)
 
 	extent, err := s.Extent(t.Context(), "a/prod")
 	if err != nil || extent.Events != 100 {
