@@ -363,10 +363,12 @@ func (l *loading) Discard() {
 	}
 	l.err = errLoadEnded
 	l.clear()
+	if l.changed != nil {
+		l.changed.over.Store(true) // also where the committer hears of nothing
+	}
 
 	// What cannot be removed now is removed by a start.
 	_ = l.store.run(l.store.life, always, func(b *batch) error {
-		l.unfollow()
 		if b.tenant(l.name).nextNumber == l.number {
 			return nil // Commit has not heard that it was committed
 		}

@@ -129,7 +129,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 		if !t.listed || t.nextNumber != p.number {
 			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
 		}
-		if slices.ContainsFunc(p.store.followed, func(c *changedKeys) bool { return c.number == p.number }) {
+		if slices.ContainsFunc(p.store.following(), func(c *changedKeys) bool { return c.number == p.number }) {
 			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
 		}
 		var r store.Result

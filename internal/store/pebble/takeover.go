@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -23,6 +24,8 @@ type changedKeys struct {
 	bytes  int
 	// lost tells that there were too many, or a whole range of them.
 	lost bool
+	// over tells that nobody asks for them any more. Whoever knows may say so.
+	over atomic.Bool
 }
 
 const (
@@ -59,9 +62,15 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 
 // noteChanges tells those who follow a tenant what a batch changes of it.
 func (s *Store) noteChanges(b *batch) {
-	for _, c := range s.followed {
+	for _, c := range s.following() {
 		c.note(b.writes)
 	}
+}
+
+// following returns what is followed still. Only the committer calls it.
+func (s *Store) following() []*changedKeys {
+	s.followed = slices.DeleteFunc(s.followed, func(c *changedKeys) bool { return c.over.Load() })
+	return s.followed
 }
 
 // follow begins to note what changes of the load's tenant.

@@ -98,3 +98,54 @@ func TestWritesOfUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+// TestLoadDiscardedWithoutSpace discards a load while the volume is full, so that the committer does not hear of it: when there is space again the
+// tenant is as free for others as if it had.
+func TestLoadDiscardedWithoutSpace(t *testing.T) {
+	t.Parallel()
+	const of = j17.Tenant("a/prod")
+	var v fullVolume
+	s := v.open(t, func(errorfs.Op) bool { return false })
+	write := func() error {
+		return s.Write(t.Context(), of, []store.Side{{Op: store.Put, Space: "notes", Key: "k", Value: []byte("v")}})
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	l := beginLoad(t, s)
+	l.folder.check = func() error {
+		if l.changed != nil {
+			return store.ErrFull
+		}
+		return nil
+	}
+	if err := fillLoad(l, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Commit(t.Context()); !errors.Is(err, store.ErrFull) || l.changed == nil {
+		t.Fatalf("a commit without space: %v", err)
+	}
+	v.full.Store(true)
+	if err := write(); !errors.Is(err, store.ErrUnknown) {
+		t.Fatalf("a write without space: %v, want ErrUnknown", err)
+	}
+	v.passing(l.Discard)
+	v.full.Store(false)
+	v.passing(func() {
+		err := store.ErrFull
+		for errors.Is(err, store.ErrFull) {
+			err = write()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+
+	p, err := s.Pile(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(p.Put("rows", "1", []byte("row")), p.Write(t.Context(), nil)); err != nil {
+		t.Errorf("items that are written behind it: %v", err)
+	}
+}
