@@ -109,8 +109,9 @@ type damage struct{ error }
 // Unwrap returns what could not be read.
 func (d damage) Unwrap() error { return d.error }
 
-// mend ends the subscription of a slot that was removed, and lets the index be built anew where something of it cannot be read any more. With the slot goes its subscription. Nothing of the
-// batch counts as handled: where the slot is still there, somebody is about to remove it, and until then it shows what it has shown.
+// mend ends the subscription of a slot that was removed, and lets the index be built anew where something of it cannot be read any more: its
+// subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is still there, somebody is about to remove it, and
+// until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
 	if errors.Is(err, errRemoved) {
 		u.slot.Fanout = nil // nobody waits for it

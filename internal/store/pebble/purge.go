@@ -183,12 +183,12 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 	// No log is needed any more that exists now, and no table that holds an old value.
 	s.disk.scrub()
 	if err := s.inBackground(ctx, s.db.Flush); err != nil {
-		return err
+		return fmt.Errorf("remove old bytes: %w", err)
 	}
 	for i := range ranges {
 		err := s.inBackground(ctx, func() error { return s.db.Compact(ctx, ranges[i].lower, ranges[i].upper, false) })
 		if err != nil {
-			return err
+			return fmt.Errorf("remove old bytes: %w", err)
 		}
 	}
 
@@ -286,10 +286,7 @@ func (s *Store) inBackground(ctx context.Context, work func() error) error {
 	if err == nil {
 		err = ctx.Err()
 	}
-	if err != nil {
-		return fmt.Errorf("remove old bytes: %w", err)
-	}
-	return nil
+	return err
 }
 
 // awaitDeletion blocks until each table file that is on disk now is either in use or gone.
