@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -109,6 +110,15 @@ func (q *queue) push(c *call) error {
 		q.filled.Signal()
 	}
 	return nil
+}
+
+// drop removes a cancelled call, so that those that were given up do not pile up behind a write that takes long.
+func (q *queue) drop(c *call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, c); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
 }
 
 // gatherRounds bounds how often wait lets others run before a batch is taken.
@@ -227,6 +237,7 @@ func (s *Store) submit(ctx context.Context, c *call) error {
 	case <-c.answered:
 	case <-ctx.Done():
 		if c.state.CompareAndSwap(callQueued, callCancelled) {
+			s.queue.drop(c)
 			return ctx.Err()
 		}
 		<-c.answered
