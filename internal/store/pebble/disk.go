@@ -156,7 +156,9 @@ func (d *disk) check() bool {
 	if err != nil {
 		d.free = 0
 		short := d.clock.Now().Before(d.retry)
-		d.short.Store(short)
+		if d.short.Swap(short) != short {
+			d.merging.look()
+		}
 		return short
 	}
 	d.free = usage.AvailBytes
