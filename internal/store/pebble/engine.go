@@ -137,14 +137,11 @@ func (e *events) listener(logger *slog.Logger, now clock.Clock, d *disk) *pebble
 			d.stalled.Store(false)
 			logger.Info("writes go on")
 		},
-		FlushEnd: func(info pebble.FlushInfo) {
-			d.merging.flushed(&info)
+		FlushEnd: func(pebble.FlushInfo) {
+			d.merging.look()
 			e.broadcast()
 		},
-		CompactionEnd: func(info pebble.CompactionInfo) {
-			d.merging.merged(&info)
-			e.broadcast()
-		},
+		CompactionEnd: func(pebble.CompactionInfo) { e.broadcast() },
 		TableDeleted:  func(pebble.TableDeleteInfo) { e.broadcast() },
 		TableIngested: func(pebble.TableIngestInfo) { e.broadcast() },
 	}

@@ -1,23 +1,24 @@
 package pebble
 
 import (
-	"slices"
 	"sync"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mostUnmerged is how many memory tables may have been written since the top level was merged for merges to stand back: twice as many as begin
-// a merge. With more of them every read gets slower, and in the end writes would have to wait.
-const mostUnmerged = topLevelThreshold
+// mostSublevels is how deep the top level may be for merges to stand back: twice as deep as begins a merge. A deeper one makes every read slower,
+// and in the end writes would have to wait.
+const mostSublevels = topLevelThreshold
 
 // merging lets merges of tables stand back while somebody is in a hurry: they take a processor for seconds, and nothing depends on when
 // they are done as long as there are not too many tables.
 type merging struct {
+	// sublevels tells how deep the top level is. It is set when the store is open.
+	sublevels func() int
+
 	mu sync.Mutex
-	// hurries is how many are in a hurry, unmerged how many memory tables were written since the top level was merged.
-	hurries, unmerged int
+	// hurries is how many are in a hurry.
+	hurries int
 	// changed is closed when merges that stand back have to look again.
 	changed chan struct{}
 }
@@ -27,45 +28,31 @@ func newMerging() *merging { return &merging{changed: make(chan struct{})} }
 // Hurry lets merges stand back. See store.Urgency.
 func (s *Store) Hurry() (done func()) {
 	m := s.disk.merging
-	m.change(func() { m.hurries++ })
-	return sync.OnceFunc(func() { m.change(func() { m.hurries-- }) })
+	m.change(1)
+	return sync.OnceFunc(func() { m.change(-1) })
 }
 
-// change changes what merges go by.
-func (m *merging) change(do func()) {
+// change changes how many are in a hurry, and lets merges that stand back look again.
+func (m *merging) change(hurries int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	do()
+	m.hurries += hurries
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// flushed notes that memory tables were written.
-func (m *merging) flushed(info *pebble.FlushInfo) {
-	if info.Err == nil {
-		m.change(func() { m.unmerged += info.Input })
-	}
-}
-
-// merged notes that tables were merged.
-func (m *merging) merged(info *pebble.CompactionInfo) {
-	top := func(level pebble.LevelInfo) bool { return level.Level == 0 }
-	if info.Err == nil && slices.ContainsFunc(info.Input, top) {
-		m.change(func() { m.unmerged = 0 })
-	}
-}
-
 // look lets merges that stand back look again.
-func (m *merging) look() { m.change(func() {}) }
+func (m *merging) look() { m.change(0) }
 
 // back returns what ends the wait of a merge that is to stand back, nil for one that is not.
 func (m *merging) back() <-chan struct{} {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.hurries == 0 || m.unmerged >= mostUnmerged {
+	hurries, changed := m.hurries, m.changed
+	m.mu.Unlock()
+	if hurries == 0 || m.sublevels() > mostSublevels {
 		return nil
 	}
-	return m.changed
+	return changed
 }
 
 // mergeCategory is what Pebble calls what it writes when it merges tables.

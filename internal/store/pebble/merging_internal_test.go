@@ -19,29 +19,17 @@ import (
 // TestMergesStandBack lets one goroutine merge tables while another is in a hurry: it waits until that is over, or until it must not be put off.
 func TestMergesStandBack(t *testing.T) {
 	t.Parallel()
-	top := pebble.CompactionInfo{Input: []pebble.LevelInfo{{Level: 0}, {Level: 5}}}
-	lower := pebble.CompactionInfo{Input: []pebble.LevelInfo{{Level: 5}, {Level: 6}}}
-	failed := errors.New("no space")
 	for name, test := range map[string]struct {
 		category vfs.DiskWriteCategory
 		// before is what happens beforehand, ends what ends the wait; nil where it does not wait at all.
 		before, ends func(d *disk, done func())
 	}{
-		"until it is done":               {mergeCategory, nil, func(_ *disk, done func()) { done(); done() }},
-		"until writes wait":              {mergeCategory, nil, func(d *disk, _ func()) { d.listen().WriteStallBegin(pebble.WriteStallBeginInfo{}) }},
-		"until there is no room":         {mergeCategory, nil, func(d *disk, _ func()) { d.setShort(true) }},
-		"until many tables are unmerged": {mergeCategory, nil, func(d *disk, _ func()) { d.listen().FlushEnd(pebble.FlushInfo{Input: mostUnmerged}) }},
-		"where others were merged": {mergeCategory, func(d *disk, _ func()) {
-			d.listen().FlushEnd(pebble.FlushInfo{Input: mostUnmerged})
-			d.listen().CompactionEnd(top)
-			d.listen().FlushEnd(pebble.FlushInfo{Input: mostUnmerged, Err: failed})
-			d.listen().FlushEnd(pebble.FlushInfo{Input: mostUnmerged - 1})
-		}, func(_ *disk, done func()) { done() }},
-		"where too many are unmerged": {mergeCategory, func(d *disk, _ func()) {
-			d.listen().FlushEnd(pebble.FlushInfo{Input: mostUnmerged})
-			d.listen().CompactionEnd(lower)
-			d.listen().CompactionEnd(pebble.CompactionInfo{Input: top.Input, Err: failed})
-		}, nil},
+		"until it is done":            {mergeCategory, nil, func(_ *disk, done func()) { done(); done() }},
+		"until writes wait":           {mergeCategory, nil, func(d *disk, _ func()) { d.listen().WriteStallBegin(pebble.WriteStallBeginInfo{}) }},
+		"until there is no room":      {mergeCategory, nil, func(d *disk, _ func()) { d.setShort(true) }},
+		"until the top level is deep": {mergeCategory, nil, func(d *disk, _ func()) { deep(d, mostSublevels+1) }},
+		"where it is less deep":       {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels) }, func(_ *disk, done func()) { done() }},
+		"where it is deep":            {mergeCategory, func(d *disk, _ func()) { deep(d, mostSublevels+1) }, nil},
 		"where nobody is in a hurry":  {mergeCategory, func(_ *disk, done func()) { done() }, nil},
 		"where space is short":        {mergeCategory, func(d *disk, _ func()) { d.setShort(true) }, nil},
 		"while the store opens":       {mergeCategory, func(d *disk, _ func()) { d.phase.Store(opening) }, nil},
@@ -58,6 +46,7 @@ func TestMergesStandBack(t *testing.T) {
 					onFault: func(err error) { t.Error(err) },
 				}
 				d.phase.Store(running)
+				d.merging.sublevels = func() int { return 0 }
 				done := (&Store{disk: d}).Hurry()
 				if test.before != nil {
 					test.before(d, done)
@@ -86,6 +75,12 @@ func TestMergesStandBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// deep makes the top level so deep, and tells of a memory table that was written.
+func deep(d *disk, sublevels int) {
+	d.merging.sublevels = func() int { return sublevels }
+	d.listen().FlushEnd(pebble.FlushInfo{})
 }
 
 // endLife ends the life of a store.

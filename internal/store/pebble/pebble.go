@@ -298,6 +298,7 @@ func (s *Store) openEngine(o Options) (err error) {
 	if s.db, err = pebble.Open(o.Dir, options); err != nil {
 		return err
 	}
+	s.disk.merging.sublevels = func() int { return int(s.db.Metrics().Levels[0].Sublevels) }
 	options.EnsureDefaults()
 	s.tableForm = options.MakeWriterOptions(len(options.Levels)-1, engineFormat.MaxTableFormat())
 	s.readForm = options.MakeReaderOptions()
