@@ -58,6 +58,7 @@ type Entering struct {
 	// Events are all of a unit, in its order.
 	Events []decider.Event
 
+	// stored are called when the events are, and changed where one of fences does not hold.
 	stored  []func()
 	fences  []store.Fence
 	changed []func(*store.SideConflict)
@@ -65,10 +66,6 @@ type Entering struct {
 
 // WhenStored has something called once the events are stored, and not where they never are: the command is refused, decided anew, or only tried.
 func (e *Entering) WhenStored(tell func()) { e.stored = append(e.stored, tell) }
-
-// DerivedOf says what is kept of events beside them, in their own commit. Unlike effects it follows from the events alone, so that it is
-// asked about those that happened before as well.
-type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
 // Require has the events stored only where a fence holds. Where it does not, changed is called, and the command is decided anew.
 func (e *Entering) Require(f store.Fence, changed func()) {
@@ -79,6 +76,10 @@ func (e *Entering) Require(f store.Fence, changed func()) {
 		}
 	})
 }
+
+// DerivedOf says what is kept of events beside them, in their own commit. Unlike effects it follows from the events alone, so that it is
+// asked about those that happened before as well.
+type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {

@@ -90,11 +90,7 @@ func TestABurstHoldsUpNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
 		const items = 3000
-		var events []store.NewEvent
-		for i := range items {
-			events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
-		}
-		h.write(prod, events...)
+		h.items(items)
 		s, hold, held := source{h.disk}, atomic.Bool{}, make(chan struct{})
 		var computed atomic.Int64
 		p := h.start(h.disk)
@@ -150,6 +146,16 @@ func TestABurstHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// items writes items in one unit.
+func (h *house) items(n int) {
+	h.tb.Helper()
+	events := make([]store.NewEvent, n)
+	for i := range events {
+		events[i] = event("item", fmt.Sprintf("i%05d", i), `{}`)
+	}
+	h.write(prod, events...)
+}
+
 // slowly takes its time to open moments.
 type slowly struct {
 	store.Store
@@ -169,11 +175,7 @@ func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
 		inBubble(t, func(t *testing.T, h *house) {
 			t.Helper()
 			const items = 3000
-			var events []store.NewEvent
-			for i := range items {
-				events = append(events, event("item", fmt.Sprintf("i%05d", i), `{}`))
-			}
-			h.write(prod, events...)
+			h.items(items)
 			var hot atomic.Bool
 			p := h.start(slowly{h.disk, func() { h.wait(10 * time.Millisecond) }})
 			p.Bulk(most, 2048)
