@@ -87,6 +87,7 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 func (s *Store) write(b *batch) (ours bool, err error) {
 	b.finish()
 	s.noteChanges(b)
+	s.logged.Add(uint64(b.writes.Len()))
 	err = s.db.Apply(b.writes, pebble.Sync)
 	ours = s.queue.end()
 	if s.disk.failed.Load() {

@@ -202,12 +202,13 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
 	}
-	prefix := appendSpace(nil, r.tenant, kindDue, space)
-	it, err := r.iterate(appendDueTime(nil, r.tenant, space, from), after(prefix))
+	bounds := keyRange{appendDueTime(nil, r.tenant, space, from), after(appendSpace(nil, r.tenant, kindDue, space))}
+	it, err := r.iterate(bounds.lower, bounds.upper)
 	if err != nil {
 		return 0, err
 	}
 	defer closeIter(it, &err, "due work")
+	defer func() { r.store.thin(it, footing{}, bounds, false) }()
 	var damaged []error
 	for it.First(); it.Valid(); it.Next() {
 		_, item, _, err := getDue(r.snapshot, r.tenant, space, it.Key())

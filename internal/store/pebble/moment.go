@@ -128,7 +128,7 @@ func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []
 		return err
 	}
 	defer m.keep(it, &err)
-	return m.passItems(m.name, space, it, keys.Backward, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+	return m.passItems(m.name, space, it, keyRange{lower, upper}, keys.Backward, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
 }
 
 // within returns an iterator over the keys in [lower, upper), which is kept afterwards.

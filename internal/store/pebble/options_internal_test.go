@@ -18,3 +18,12 @@ func TestMemoryTablesFollowTheCache(t *testing.T) {
 		}
 	}
 }
+
+// Pebble merges no table early for the removals it has: see thinning.
+func TestRemovalsAloneMergeNothing(t *testing.T) {
+	t.Parallel()
+	s := &Store{disk: &disk{}, events: newEvents()}
+	if n := s.engineOptions(Options{}).Experimental.TombstoneDenseCompactionThreshold; n > 0 {
+		t.Errorf("tables of which %v are removals are merged", n)
+	}
+}

@@ -101,6 +101,9 @@ type Store struct {
 
 	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
 	rewrites atomic.Uint64
+	// logged counts the bytes that were written to the log since the store was opened.
+	logged   atomic.Uint64
+	thinning thinning
 	pages    pages
 	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
 	tableForm sstable.WriterOptions
@@ -329,6 +332,8 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		Logger:                     logger,
 		EventListener:              s.events.listener(o.Logger, o.Clock, s.disk),
 	}
+	// Ranges of removed keys are merged where they are in somebody's way: see thinning.
+	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)

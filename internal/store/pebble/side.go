@@ -189,16 +189,18 @@ func (r reader) eachItem(t j17.Tenant, space store.Space, keys store.Range, do f
 		return err
 	}
 	defer closeIter(it, &err, "side items")
-	return r.passItems(t, space, it, keys.Backward, do)
+	return r.passItems(t, space, it, keyRange{lower, upper}, keys.Backward, do)
 }
 
 // passItems passes the live items of a space that are between the bounds of an iterator, until do reports false.
 func (r reader) passItems(
-	t j17.Tenant, space store.Space, it *pebble.Iterator, backward bool, do func(key []byte, meta itemMeta, value []byte) bool,
+	t j17.Tenant, space store.Space, it *pebble.Iterator, bounds keyRange, backward bool, do func(key []byte, meta itemMeta, value []byte) bool,
 ) error {
 	// Items that have expired are gone, though they are still stored.
 	now := r.store.clock.Now().UnixNano()
 	before := tenantPrefix + len("i") + len(space) + len("\x00")
+	began := stand(it)
+	defer func() { r.store.thin(it, began, bounds, backward) }()
 	first, next := it.First, it.Next
 	if backward {
 		first, next = it.Last, it.Prev
