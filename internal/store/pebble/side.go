@@ -600,36 +600,61 @@ func (s *Store) sweep(ctx context.Context) {
 	// It fails only when the store is closed.
 	names, _ := s.Tenants(ctx)
 	for _, name := range names {
+		var from []byte
 		for more := true; more; {
 			var err error
-			if more, err = s.sweepTenant(ctx, name); err != nil {
+			if from, err = s.sweepTenant(ctx, name, from); err != nil {
 				if ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
 					return
 				}
 				s.logger.ErrorContext(ctx, "expired items could not be removed", slog.String("tenant", string(name)), slog.Any("error", err))
 				break
 			}
+			more = from != nil
 		}
 	}
 }
 
-// sweepTenant removes some of what has expired and reports whether there is more.
-func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant) (more bool, err error) {
+// sweepTenant removes some of what has expired, from an entry in the order of expiry on, nil for the first. It returns the entry to go on from, nil
+// when there is no more.
+func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (next []byte, err error) {
+	found, err := s.expired(name, from)
+	if err != nil || !found {
+		return nil, err
+	}
+	err = s.run(ctx, freeing, func(b *batch) error {
+		next, err = b.removeExpired(b.tenant(name), from)
+		return err
+	})
+	return next, err
+}
+
+// expired reports whether something of a tenant has expired, from an entry in the order of expiry on.
+func (s *Store) expired(name j17.Tenant, from []byte) (found bool, err error) {
 	r, err := s.read(name)
 	if err != nil {
 		return false, err
 	}
-	lower := appendPrefix(nil, r.tenant, kindExpiry)
-	found, err := hasAny(r.snapshot, lower, appendTime(appendPrefix(nil, r.tenant, kindExpiry), s.clock.Now().UnixNano()+1))
-	r.close()
-	if err != nil || !found {
+	defer r.close()
+	bounds := expiredBefore(r.tenant, from, s.clock.Now().UnixNano())
+	it, err := r.iterate(bounds.lower, bounds.upper)
+	if err != nil {
 		return false, err
 	}
-	err = s.run(ctx, freeing, func(b *batch) (err error) {
-		more, err = b.removeExpired(b.tenant(name))
-		return err
-	})
-	return more, err
+	defer closeIter(it, &err, "the order of expiry")
+	found = it.First()
+	s.thin(it, footing{}, bounds, false)
+	return found, nil
+}
+
+// expiredBefore returns where the order of expiry has what has expired by now, from an entry on unless that is another tenant's.
+func expiredBefore(tenant uint32, from []byte, now int64) keyRange {
+	lower := appendPrefix(nil, tenant, kindExpiry)
+	upper := appendTime(slices.Clip(lower), now+1)
+	if bytes.HasPrefix(from, lower) {
+		lower = from
+	}
+	return keyRange{lower, upper}
 }
 
 // hasAny reports whether there is a key in [lower, upper).
@@ -642,23 +667,26 @@ func hasAny(from pebble.Reader, lower, upper []byte) (found bool, err error) {
 	return it.First(), nil
 }
 
-func (b *batch) removeExpired(t *tenant) (more bool, err error) {
+// removeExpired removes some of what has expired, from an entry on, and returns the entry to go on from, nil when there is no more. So those
+// that were just removed are not stepped over again and again.
+func (b *batch) removeExpired(t *tenant, from []byte) (next []byte, err error) {
 	prefix := appendPrefix(nil, t.nextNumber, kindExpiry)
-	it, err := newIter(b.store.db, prefix, appendTime(appendPrefix(nil, t.nextNumber, kindExpiry), b.now+1))
+	bounds := expiredBefore(t.nextNumber, from, b.now)
+	it, err := newIter(b.store.db, bounds.lower, bounds.upper)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer closeIter(it, &err, "the order of expiry")
 	n := 0
 	for it.First(); it.Valid(); it.Next() {
 		if n++; n > sweepLimit {
-			return true, nil
+			return bytes.Clone(it.Key()), nil
 		}
 		if err := b.removeEntry(t, it.Key()[len(prefix):]); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	return false, nil
+	return nil, nil
 }
 
 // removeEntry stages the removal of what an expiry entry, without its prefix, refers to, and of the entry.

@@ -246,6 +246,50 @@ func TestThinningBesideClose(t *testing.T) {
 	}
 }
 
+// TestExpiryGoesOn has more expire than is removed at a time: no part steps over what those before it have removed.
+func TestExpiryGoesOn(t *testing.T) {
+	t.Parallel()
+	s := openThinned(t)
+	now := s.clock.Now()
+	var side []store.Side
+	for n := range 3*sweepLimit + 1 {
+		side = append(side, store.Side{Op: store.Put, Space: "a", Key: fmt.Sprintf("k%06d", n), Expires: now})
+	}
+	if err := s.Write(t.Context(), "t", side); err != nil {
+		t.Fatal(err)
+	}
+	var froms []string
+	for from := []byte(nil); ; {
+		var err error
+		if from, err = s.sweepTenant(t.Context(), "t", from); err != nil {
+			t.Fatal(err)
+		}
+		if from == nil {
+			break
+		}
+		froms = append(froms, string(from[len(from)-len("k000000"):]))
+		if len(froms) > 1 {
+			continue
+		}
+		// What stands before that waits for the next time.
+		if err := s.Write(t.Context(), "t", []store.Side{{Op: store.Put, Space: "a", Key: "early", Expires: now.Add(-time.Second)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(froms, " "); got != "k001000 k002000 k003000" {
+		t.Errorf("it went on from %s", got)
+	}
+	lower := appendPrefix(nil, s.tenants["t"].number, kindExpiry)
+	for sweep, want := range []bool{true, false} {
+		if left, err := hasAny(s.db, lower, after(lower)); err != nil || left != want {
+			t.Errorf("after %d more, entries are left is %t: %v", sweep, left, err)
+		}
+		if _, err := s.sweepTenant(t.Context(), "t", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestLargeRangesAreMergedInParts cuts a range where tables end, so that no table is in two parts and no key in none.
 func TestLargeRangesAreMergedInParts(t *testing.T) {
 	t.Parallel()
