@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestStoreCacheMiB(t *testing.T) {
-	for memory, want := range map[int64]int{0: 96, 512 << 20: 96, 1536 << 20: 96, 2 << 30: 128, 4 << 30: 256, 8 << 30: 512, 1 << 40: 512} {
+	for memory, want := range map[int64]int{0: 96, 512 << 20: 96, 1536 << 20: 96, 2 << 30: 128, 4 << 30: 256, 8 << 30: 512, 24 << 30: 1536, 32 << 30: 2048, 1 << 40: 2048} {
 		if got := storeCacheMiB(memory); got != want {
 			t.Errorf("of %d bytes of memory the store's cache has %d MiB, want %d", memory, got, want)
 		}

@@ -70,7 +70,7 @@ const (
 	// LeastStoreCacheMiB and MostStoreCacheMiB are between how many MiB of the memory are for blocks of stored data and what was written lately where
 	// the options do not say: one in StoreCacheOf.
 	LeastStoreCacheMiB = pebble.DefaultCacheBytes >> 20
-	MostStoreCacheMiB  = 512
+	MostStoreCacheMiB  = 2048
 	StoreCacheOf       = 16
 
 	DefaultStreamsPerKey = httpapi.DefaultStreamsPerKey
