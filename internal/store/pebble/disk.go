@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,8 @@ type disk struct {
 	vfs.FS
 	dir   string
 	floor uint64
+	// onDisk tells that FS is that of the system, whose folders can be locked.
+	onDisk bool
 	// ballastBytes is the size of the ballast.
 	ballastBytes uint64
 	// logBytes is what a new store takes for its logs before anything is written to them.
@@ -512,6 +515,15 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 		}
 		return nil, err
 	}
+	// A lock file that somebody has removed keeps nobody away; the folder itself does.
+	if d.onDisk {
+		held, err := hold(filepath.Dir(name))
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c = closers{held, c}
+	}
+
 	// From here on nobody else changes the folder.
 	if err := d.marks.open(); err != nil {
 		return nil, errors.Join(err, d.marks.close(), c.Close())
@@ -520,6 +532,18 @@ func (d *disk) Lock(name string) (io.Closer, error) {
 	defer d.mu.Unlock()
 	d.lock = &onceCloser{Closer: c}
 	return d.lock, nil
+}
+
+// closers are closed as one.
+type closers []io.Closer
+
+// Close closes all of them.
+func (all closers) Close() error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // onceCloser can be closed by Pebble and, where Pebble may not get to it, by the store.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +333,24 @@ func TestLock(t *testing.T) {
 			closeStore(t, open(t, pebble.Options{Dir: dir, FS: fs}))
 		})
 	}
+
+	// The folder is locked also where its lock file has been removed. Another name of it is what another process would use.
+	if runtime.GOOS != "windows" {
+		dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
+		s := open(t, pebble.Options{Dir: dir})
+		if err := errors.Join(os.Remove(filepath.Join(dir, "LOCK")), os.Symlink(dir, other)); err != nil {
+			t.Fatal(err)
+		}
+		if second, err := pebble.Open(pebble.Options{Dir: other}); err == nil {
+			closeStore(t, second)
+			t.Error("a folder without its lock file was opened twice")
+		} else if !strings.Contains(err.Error(), "in use by another j17") {
+			t.Error(err)
+		}
+		closeStore(t, s)
+		closeStore(t, open(t, pebble.Options{Dir: other}))
+	}
+
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -193,7 +193,8 @@ func (l *lifetime) Err() error {
 // Open opens the store in a folder, or creates one. Only one process can have it open.
 func Open(o Options) (*Store, error) {
 	// Defaults.
-	if o.FS == nil {
+	onDisk := o.FS == nil
+	if onDisk {
 		o.FS = vfs.Default
 		dir, err := filepath.Abs(o.Dir)
 		if err != nil {
@@ -225,7 +226,7 @@ func Open(o Options) (*Store, error) {
 		due:       map[store.Space]*dueOrder{},
 	}
 	s.disk = &disk{
-		FS: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
+		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
 		merging: newMerging(), onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
 		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
 	}
