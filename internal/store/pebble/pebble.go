@@ -245,6 +245,9 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
+// fullNeeds is how many bytes a start needs at most for what four memory tables have left in logs, and to begin.
+const fullNeeds = 512 << 20
+
 func (s *Store) open(o Options) error {
 	if err := s.disk.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("create the data folder %s: %w", o.Dir, err)
@@ -264,6 +267,9 @@ func (s *Store) open(o Options) error {
 		s.disk.failed.Store(true)
 		s.disk.descriptors.close()
 		err = errors.Join(err, s.disk.marks.close())
+		if noSpace(err) {
+			err = fmt.Errorf("its volume is full, and what is in the logs cannot be put into tables: free %d MiB there and start again; nothing that was acknowledged is lost: %w", fullNeeds>>20, err)
+		}
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
 	if err := s.unlessFaulted(nil, s.load); err != nil {
