@@ -229,11 +229,11 @@ func TestBeside(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			st := &choosy{}
-			f.beside = func(keys []j17.Key) ([]store.Side, error) {
-				if len(keys) != 1 || keys[0] != (j17.Key{Type: "user", ID: alice}) {
-					t.Errorf("it is about %v", keys)
+			f.beside = func(of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
+				if len(of) != 1 || of[0] != (erasure.Replaced{Key: j17.Key{Type: "user", ID: alice}, To: 1, Last: true}) {
+					t.Errorf("it is about %v", of)
 				}
-				return []store.Side{{Op: store.Delete, Space: seen, Key: c.key}}, c.err
+				return []store.Side{{Op: store.Delete, Space: seen, Key: c.key}}, nil, c.err
 			}
 			f.open(t, func(s *pebble.Store) erasure.Storage {
 				st.Store = s
@@ -326,6 +326,40 @@ func (s *counting) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spac
 func (s *counting) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	s.writes++
 	return s.Store.Write(ctx, t, side, fences...)
+}
+
+// TestBesideIsDecidedAnew: where what goes with the events was decided by something that others have changed since, it is asked for again, and given up
+// where that goes on and on. The execution stays this process's.
+func TestBesideIsDecidedAnew(t *testing.T) {
+	t.Parallel()
+	const seen store.Space = "seen"
+	for name, c := range map[string]struct{ changes, asked int }{"once": {1, 2}, "on and on": {100, 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			asked := 0
+			f.beside = func([]erasure.Replaced) ([]store.Side, []store.Fence, error) {
+				item, err := f.Store.Get(t.Context(), tenant, seen, "count")
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return nil, nil, err
+				}
+				if asked++; asked <= c.changes {
+					if err := f.Store.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: seen, Key: "count"}}); err != nil {
+						return nil, nil, err
+					}
+				}
+				return []store.Side{{Op: store.Put, Space: seen, Key: "gone"}}, []store.Fence{{Space: seen, Key: "count", Rev: item.Rev}}, nil
+			}
+			f.open(t, nil)
+			f.write(t, "user/"+alice+"/was_created", `{}`, alice, "")
+			if got := f.erase(t); got.Status != "completed" || asked != c.asked {
+				t.Errorf("it is %+v, and was asked for %d times", got, asked)
+			}
+			if _, err := f.Store.Get(t.Context(), tenant, seen, "gone"); errors.Is(err, store.ErrNotFound) != (c.changes > c.asked) {
+				t.Errorf("what goes with the events: %v", err)
+			}
+		})
+	}
 }
 
 // TestManyStreams erases somebody who is named in very many streams: what that costs in commits grows with their number divided by how many

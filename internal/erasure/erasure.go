@@ -37,6 +37,13 @@ type Erased struct {
 	At          time.Time
 }
 
+// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that there are no more.
+type Replaced struct {
+	Key  j17.Key
+	To   uint64
+	Last bool
+}
+
 // Storage is what the service needs of a store.
 type Storage interface {
 	store.Aggregates
@@ -77,9 +84,10 @@ type Options struct {
 	// By returns who acts in a context, and Record adds to the audit log what was done.
 	By     func(ctx context.Context) string
 	Record func(ctx context.Context, t j17.Tenant, a *Act) error
-	// Beside returns writes that belong into the commit that replaces events of streams: so that what is found by these, and shown beside them, is
-	// not seen any more when they are not. nil where there is nothing of that kind. A holder does the same later: where Beside fails, that is enough.
-	Beside func(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]store.Side, error)
+	// Beside returns writes that belong into the commit that replaces events of streams, and what they were decided by: so that what is found by
+	// these, and shown beside them, is not seen any more when they are not. Where one of the fences or conditions does not hold it is asked again. nil
+	// where there is nothing of that kind. A holder does the same later: where Beside fails, that is enough.
+	Beside func(ctx context.Context, t j17.Tenant, of []Replaced) ([]store.Side, []store.Fence, error)
 	// Holders are all who keep data of streams.
 	Holders []Holder
 	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.

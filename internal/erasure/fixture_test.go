@@ -53,7 +53,7 @@ type fixture struct {
 	// restoring tells that it is not known yet what the spec says.
 	restoring bool
 	// beside, if not nil, is what goes with the events of streams.
-	beside func(keys []j17.Key) ([]store.Side, error)
+	beside func(of []erasure.Replaced) ([]store.Side, []store.Fence, error)
 }
 
 // holder keeps nothing and notes what it is told.
@@ -112,11 +112,11 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			return nil
 		},
 		Restoring: func(j17.Tenant) bool { return f.restoring },
-		Beside: func(_ context.Context, _ j17.Tenant, keys []j17.Key) ([]store.Side, error) {
+		Beside: func(_ context.Context, _ j17.Tenant, of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
 			if f.beside == nil {
-				return nil, nil
+				return nil, nil, nil
 			}
-			return f.beside(keys)
+			return f.beside(of)
 		},
 		Holders: []erasure.Holder{f.holder}, Sole: true,
 	})

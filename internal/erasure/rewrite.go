@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"j17"
@@ -20,6 +21,8 @@ const (
 	// tries is how often a stream is rewritten on the condition that nothing was written to it since it was read. What is written
 	// meanwhile stays then, as what is written a moment later does.
 	tries = 3
+	// triesBeside is how often what goes with the events is asked for because others have changed meanwhile what it depends on.
+	triesBeside = 10
 )
 
 // errLost tells that the execution is another's.
@@ -69,13 +72,13 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 
 		// The markers, and what the streams are then.
 		unit := store.Rewrite{Fences: []store.Fence{x.claim.Fence()}}
-		after := make([]*entry, len(some))
+		after, replaced := make([]*entry, len(some)), make([]Replaced, len(some))
 		for i, e := range some {
 			markers, next, err := x.markers(ctx, e, &heads[i])
 			if err != nil {
 				return err
 			}
-			after[i] = next
+			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: next.Done}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{Key: e.key, Events: markers})
 			unit.Side = append(unit.Side, next.put(x.row.id))
 			if next.Done && try <= tries {
@@ -84,11 +87,11 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 		}
 
 		if beside != nil {
-			sides, err := beside(ctx, x.tenant, keys)
+			sides, fences, err := beside(ctx, x.tenant, replaced)
 			if err != nil {
-				beside, sides = nil, nil // holders see to it
+				beside, sides, fences = nil, nil, nil // holders see to it
 			}
-			unit.Side = append(unit.Side, sides...)
+			unit.Side, unit.Fences = append(unit.Side, sides...), append(unit.Fences, fences...)
 		}
 
 		result, err := x.o.Store.Rewrite(ctx, x.tenant, unit)
@@ -99,9 +102,12 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			continue
 		case err != nil:
 			return err
-		case result.Outcome == store.Conflict && len(result.Sides) > 0:
+		case result.Outcome == store.Conflict && slices.ContainsFunc(result.Sides, func(c store.SideConflict) bool { return c.Space == executions }):
 			return errLost
 		case result.Outcome == store.Conflict:
+			if try >= triesBeside {
+				beside = nil
+			}
 			continue
 		}
 		for i := range some {

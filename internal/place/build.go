@@ -83,32 +83,33 @@ func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error)
 
 // last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
 func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string) (*decider.Location, error) {
-	return s.lastOf(ctx, t, typ, sl, id, 0)
+	l, _, err := s.lastOf(ctx, t, typ, sl, id, 1, 0)
+	return l, err
 }
 
-// lastOf is last of the first events, to of them, or of all for 0.
-func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, to uint64) (*decider.Location, error) {
+// lastOf is last of the events of versions from and to, or of all from there on for 0, and tells the version of the one that has it.
+func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, from, to uint64) (found *decider.Location, version uint64, err error) {
 	// The later ones are looked at first, of which there are not many before one that fits.
 	const most = 64
 	type candidate struct {
-		geo  *spec.Geo
-		data value.Value
+		geo     *spec.Geo
+		data    value.Value
+		version uint64
 	}
 	key := j17.Key{Type: sl.typ, ID: id}
 	var window []candidate
-	var found *decider.Location
 	look := func() {
 		for _, c := range slices.Backward(window) {
 			if l, err := decider.Locate(c.geo, c.data); err == nil && l != nil {
-				found = l
+				found, version = l, c.version
 				break
 			}
 		}
 		window = window[:0]
 	}
-	for ev, err := range s.Store.ReadStream(ctx, t, key, 1, to) {
+	for ev, err := range s.Store.ReadStream(ctx, t, key, from, to) {
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		et := typ.Events[ev.Type]
 		if et == nil || et.Geo == nil || et.Geo.Type.Name != sl.place.Type.Name {
@@ -116,17 +117,17 @@ func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateT
 		}
 		data, err := value.ParseStored(string(ev.Data))
 		if err != nil {
-			return nil, fmt.Errorf("the data of event %d of %s: %w", ev.Version, key, err)
+			return nil, 0, fmt.Errorf("the data of event %d of %s: %w", ev.Version, key, err)
 		}
 		if data.At(et.Geo.Steps).IsMissing() {
 			continue
 		}
-		if window = append(window, candidate{et.Geo, data}); len(window) == most {
+		if window = append(window, candidate{et.Geo, data, ev.Version}); len(window) == most {
 			look()
 		}
 	}
 	look()
-	return found, nil
+	return found, version, nil
 }
 
 // empty removes the records of a page of aggregates, and their entries with them.

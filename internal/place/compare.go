@@ -166,7 +166,7 @@ func (c *comparison) differs(id, what string) *Difference {
 // aggregate says in what the record of an aggregate differs from its events, and its entries from the record.
 func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, head store.Head) (string, error) {
 	// Where its events say that it is, and what is kept of that.
-	want, err := c.s.lastOf(ctx, c.t, c.k.decider.Types[c.slot.typ], c.slot, id, head.Length)
+	want, _, err := c.s.lastOf(ctx, c.t, c.k.decider.Types[c.slot.typ], c.slot, id, 1, head.Length)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errEvents, err)
 	}

@@ -1,8 +1,11 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"j17"
 	"j17/internal/decider"
@@ -23,9 +26,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 }
 
 func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
-	// The slots as they are now: a build that another process has begun must not bring back what it has read before.
-	s.known.Delete(t)
-	k, err := s.present(ctx, t)
+	k, fences, err := s.fenced(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -38,12 +39,12 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 		slotted := map[string]bool{}
 		for _, sl := range k.slots[key.Type] {
 			slotted[sl.key(key.ID)] = true
-			if err := s.locate(ctx, t, k.decider, sl, key); err != nil {
+			if err := s.locate(ctx, t, k.decider, sl, key, fences); err != nil {
 				return err
 			}
 		}
 
-		// What is in slots that nobody needs any more.
+		// What is in slots that nobody needs any more, as far as this process has heard of what is deployed.
 		held, err := store.HeldBy(ctx, s.Store, t, s.Spaces(), key)
 		if err != nil {
 			return err
@@ -52,36 +53,112 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 			if slotted[item.Key] {
 				continue
 			}
-			if err := s.Store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}); err != nil {
-				return err
+			if err := s.Store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}, fences...); err != nil {
+				return engine.StorageError(err)
 			}
 		}
 	}
 	return nil
 }
 
-// Leave returns the writes by which streams are nowhere any more: who replaces their events commits them too, so that nobody is shown a place of what
-// is erased. Erase is called all the same: a build may have read it before.
-func (s *Service) Leave(ctx context.Context, t j17.Tenant, keys []j17.Key) (sides []store.Side, err error) {
-	k, err := s.present(ctx, t)
+// Leave returns the writes by which streams are where the events say that an erasure leaves, which mostly is nowhere: who replaces their events
+// commits them too, so that nobody is shown a place of what is erased. The writes are of the slots that there are as long as the fences hold. Erase
+// is called all the same: a build may have read it before.
+func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []erasure.Replaced) (sides []store.Side, fences []store.Fence, err error) {
+	k, fences, err := s.fenced(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range of {
+		for _, sl := range k.slots[of[i].Key.Type] {
+			side, err := s.parting(ctx, t, k, sl, &of[i])
+			if err != nil {
+				return nil, nil, err
+			}
+			if side != nil {
+				sides = append(sides, *side)
+			}
+		}
+		if of[i].Last {
+			s.staying.Delete(t)
+		}
+	}
+	return sides, append(fences, store.Fence{Space: resets, Key: resetKey, Rev: k.rev}), nil
+}
+
+// fenced returns the slots as they are now of what is deployed to a tenant, and what holds as long as it is: another process may have begun them
+// anew, or builds of them, that must not bring back what they have read before.
+func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fence, error) {
+	s.known.Delete(t)
+	d, fences, err := s.Engine.Deployed(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := s.of(ctx, t, d, fences)
+	return k, slices.Clone(fences), engine.StorageError(err)
+}
+
+// parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays. Where a build has not come to it
+// there is a record as well, so that it does not bring back what it has read before.
+func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *erasure.Replaced) (*store.Side, error) {
+	// Where it is now. Who is nowhere has no place among the events that are left either.
+	item, err := s.Store.Get(ctx, t, places, sl.key(of.Key.ID))
+	absent := errors.Is(err, store.ErrNotFound)
+	if err != nil && !absent {
+		return nil, err
+	}
+	if absent {
+		if s.check(ctx, t, sl) == nil {
+			return nil, nil
+		}
+	} else if l, err := readRecord(&item); err == nil && l == nil {
+		return nil, nil
+	}
+
+	// Where it is then. What moves it meanwhile counts.
+	l := &decider.Location{}
+	if !of.Last {
+		stays, err := s.left(ctx, t, k, sl, of)
+		if err != nil || stays != nil && !absent {
+			return nil, err
+		}
+		l = cmp.Or(stays, l)
+	}
+	side := sl.record(of.Key.ID, l)
+	if side.Cond, side.Rev = store.IfRev, item.Rev; absent {
+		side.Cond = store.IfAbsent
+	}
+	return &side, nil
+}
+
+// staying tells of an aggregate whose events are replaced in parts which of them has the last place, by the keys of its records: so that the rest of a
+// long stream is not read again with each part.
+type staying struct {
+	key j17.Key
+	at  map[string]uint64
+}
+
+// left returns the last place that the events have which are left, nil where none has one.
+func (s *Service) left(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *erasure.Replaced) (*decider.Location, error) {
+	typ, record := k.decider.Types[of.Key.Type], sl.key(of.Key.ID)
+	at := map[string]uint64{}
+	if found, ok := s.staying.Load(t); ok {
+		if before, _ := found.(*staying); before.key == of.Key {
+			maps.Copy(at, before.at)
+		}
+	}
+	if version := at[record]; version > of.To {
+		if l, _, err := s.lastOf(ctx, t, typ, sl, of.Key.ID, version, version); err != nil || l != nil {
+			return l, err
+		}
+	}
+	l, version, err := s.lastOf(ctx, t, typ, sl, of.Key.ID, of.To+1, 0)
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range keys {
-		for _, sl := range k.slots[key.Type] {
-			item, err := s.Store.Get(ctx, t, places, sl.key(key.ID))
-			if errors.Is(err, store.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			if l, err := readRecord(&item); err != nil || l != nil {
-				sides = append(sides, sl.record(key.ID, &decider.Location{}))
-			}
-		}
-	}
-	return sides, nil
+	at[record] = version
+	s.staying.Store(t, &staying{of.Key, at})
+	return l, nil
 }
 
 // maxOvertaken bounds how often a place is looked for anew because the aggregate has moved meanwhile.
@@ -90,7 +167,7 @@ const maxOvertaken = 100
 var errOvertaken = errors.New("place: the aggregate moves over and over; it is tried again")
 
 // locate writes where an aggregate is by the events that it has now.
-func (s *Service) locate(ctx context.Context, t j17.Tenant, d *decider.Decider, sl *slot, key j17.Key) error {
+func (s *Service) locate(ctx context.Context, t j17.Tenant, d *decider.Decider, sl *slot, key j17.Key, fences []store.Fence) error {
 	for range maxOvertaken {
 		item, err := s.Store.Get(ctx, t, places, sl.key(key.ID))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -110,8 +187,8 @@ func (s *Service) locate(ctx context.Context, t j17.Tenant, d *decider.Decider, 
 		if side.Cond = store.IfAbsent; item.Rev != 0 {
 			side.Cond, side.Rev = store.IfRev, item.Rev
 		}
-		err = s.Store.Write(ctx, t, []store.Side{side})
-		if _, conflict := errors.AsType[*store.SideConflict](err); !conflict {
+		err = s.Store.Write(ctx, t, []store.Side{side}, fences...)
+		if conflict, is := errors.AsType[*store.SideConflict](err); !is || conflict.Space != places {
 			return engine.StorageError(err)
 		}
 	}

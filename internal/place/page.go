@@ -1,6 +1,7 @@
 package place
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -104,8 +105,8 @@ func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 	return p, nil
 }
 
-// leaveErased removes rows from a page whose events were rewritten since they were found: of these the states are those of now, and there is no place
-// any more.
+// leaveErased removes rows from a page whose events were rewritten since they were found, and whose place is another one since: of these the states are
+// those of now.
 func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store.Moment, p *Page) error {
 	keys := make([]j17.Key, len(p.Rows))
 	for i := range p.Rows {
@@ -121,12 +122,32 @@ func (s *Service) leaveErased(ctx context.Context, t j17.Tenant, a *Ask, m store
 	}
 	left := p.Rows[:0]
 	for i := range p.Rows {
-		if before[i].Generation == now[i].Generation {
+		stays := before[i].Generation == now[i].Generation
+		if !stays {
+			if stays, err = s.stays(ctx, t, a.Type, &p.Rows[i], m); err != nil {
+				return err
+			}
+		}
+		if stays {
 			left = append(left, p.Rows[i])
 		}
 	}
 	p.Rows = left
 	return nil
+}
+
+// stays reports whether an aggregate has the place now at which a moment shows it.
+func (s *Service) stays(ctx context.Context, t j17.Tenant, aggregateType string, r *Row, m store.Moment) (bool, error) {
+	key := (&slot{ID: r.Mark.Slot, typ: aggregateType}).key(r.ID)
+	before, err := m.Get(places, key)
+	if err != nil {
+		return false, err
+	}
+	now, err := s.Store.Get(ctx, t, places, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return bytes.Equal(before.Value, now.Value), err
 }
 
 // find puts the rows of a page into it, as a moment shows them.

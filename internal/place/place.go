@@ -80,7 +80,9 @@ type Service struct {
 	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
 	latest sync.Map
 	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
-	replaced  sync.Map
+	replaced sync.Map
+	// staying is what is known of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
+	staying   sync.Map
 	verifying verifications
 	counts    struct {
 		written, queries, scanned, rebuilt atomic.Uint64
@@ -136,6 +138,7 @@ func (s *Service) Forget(t j17.Tenant) {
 	s.known.Delete(t)
 	s.latest.Delete(t)
 	s.replaced.Delete(t)
+	s.staying.Delete(t)
 }
 
 // known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
