@@ -69,10 +69,19 @@ func (r *Recorder) Current() bool {
 // Fences returns what holds as long as what the recorder works with is deployed, for whoever stores by himself.
 func (r *Recorder) Fences() []store.Fence { return r.d.fences }
 
-// Derived returns what is kept of events beside them, and what is to be called once both are stored, for whoever stores them by himself.
-func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (sides []store.Side, stored []func(), err error) {
+// Derivation is what is kept of events beside them, for whoever stores them by himself.
+type Derivation struct {
+	Sides []store.Side
+	// Stored are to be called once both are stored, which they are only where Fences hold. Of a fence that does not hold all of Changed are told.
+	Stored  []func()
+	Fences  []store.Fence
+	Changed []func(*store.SideConflict)
+}
+
+// Derived returns what is kept of events beside them.
+func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivation, error) {
 	sides, entering, err := r.e.derived(ctx, r.d, events)
-	return sides, entering.stored, err
+	return Derivation{sides, entering.stored, entering.fences, entering.changed}, err
 }
 
 // Holding returns who holds unique values, nil where nobody does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"strings"
 
 	"j17"
@@ -70,8 +71,8 @@ func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Read
 	if !past.Current() {
 		return Imported{}, errRedeployed()
 	}
-	if err := past.Storing(func() error { return load.Commit(ctx, past.Fences()...) }); err != nil {
-		return Imported{}, s.named(err)
+	if err := past.Storing(func() error { return load.Commit(ctx, slices.Concat(past.Fences(), s.fences)...) }); err != nil {
+		return Imported{}, s.refused(err)
 	}
 	past.Loaded(c.done.Events)
 	for _, tell := range s.stored {
@@ -124,8 +125,10 @@ type start struct {
 	events  []decider.Event
 	current j17.Event
 	raw     []byte
-	// stored are to be called once all is stored.
-	stored []func()
+	// stored are to be called once all is stored, which it is only where fences hold; changed are told where one of these does not.
+	stored  []func()
+	fences  []store.Fence
+	changed []func(*store.SideConflict)
 }
 
 // How far what a file brings along may lie ahead: positions of this server's clock, since that of another server, above all one for
@@ -230,12 +233,29 @@ func (s *start) add(ctx context.Context, events []pastEvent) error {
 	}
 
 	// What is kept beside them. Of an aggregate the last one counts.
-	sides, stored, err := s.past.Derived(ctx, s.events)
+	d, err := s.past.Derived(ctx, s.events)
 	if err != nil {
 		return err
 	}
-	s.stored = append(s.stored, stored...)
-	return s.items(sides)
+	s.stored = append(s.stored, d.Stored...)
+	for i, f := range d.Fences { // each batch mostly has those of the one before
+		if !slices.Contains(s.fences, f) {
+			s.fences, s.changed = append(s.fences, f), append(s.changed, d.Changed[i])
+		}
+	}
+	return s.items(d.Sides)
+}
+
+// refused tells those who have asked for fences that one does not hold, and returns the error of that; any other one is as it was.
+func (s *start) refused(err error) error {
+	conflict, is := errors.AsType[*store.SideConflict](err)
+	if !is || !slices.ContainsFunc(s.fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
+		return s.named(err)
+	}
+	for _, changed := range s.changed {
+		changed(conflict)
+	}
+	return j17.Errorf(j17.CodeConflict, "What is kept of events, such as places, was begun anew while the file was read. Nothing was stored. Load it again.").Because(err)
 }
 
 // position checks that either all events have a position or none has.
@@ -373,7 +393,7 @@ func startError(err error) error {
 		return j17.Errorf(j17.CodeConflict, "More of the environment (its files, or rows of projections) was changed again and again while it was filled than goes along. Nothing was stored. Load it again when no large files are uploaded and no builds are under way.")
 	}
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
-		return errRedeployed() // all fences are those of what is deployed
+		return errRedeployed() // all other fences are those of what is deployed
 	}
 	return engine.StorageError(err)
 }

@@ -228,6 +228,36 @@ func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	}
 }
 
+// TestWhatIsDerivedIsFenced: where what the things beside events were decided by has changed since, nothing is stored, and who has asked for that is told.
+func TestWhatIsDerivedIsFenced(t *testing.T) {
+	const guard store.Space = "test.guard"
+	var fx *enginetest.Fixture
+	known, asked, told := uint64(0), 0, 0
+	fx = enginetest.New(t, engine.Options{Derived: []engine.DerivedOf{func(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+		e.Require(store.Fence{Space: guard, Key: "k", Rev: known}, func() {
+			told++
+			item, err := fx.Store.Get(ctx, elsewhere, guard, "k")
+			if err != nil {
+				t.Error(err)
+			}
+			known = item.Rev
+		})
+		if asked++; asked > 1 {
+			return nil, nil
+		}
+		return nil, fx.Store.Write(ctx, elsewhere, []store.Side{{Op: store.Put, Space: guard, Key: "k"}})
+	}}})
+	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store}}
+	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
+	text := fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
+	if done, err := f.start(t, text); j17.CodeOf(err) != j17.CodeConflict || done.Stored != 0 || told != 1 {
+		t.Fatalf("%+v, %v, and it was told %d times", done, err, told)
+	}
+	if done, err := f.start(t, text); err != nil || done.Stored != 1 || told != 1 {
+		t.Fatalf("%+v, %v, and it was told %d times", done, err, told)
+	}
+}
+
 // TestRoomForUniqueValues loads and imports files that take unique values: there is no room for them while other files have it all, nothing is
 // stored then, and what a file has is there again when it ends, however it ends.
 func TestRoomForUniqueValues(t *testing.T) {
