@@ -172,14 +172,18 @@ const (
 // events of those that are new.
 func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
 	var types []string
-	if d, err := s.Engine.Decider(t); err == nil { // without a spec there are no types, and an erasure goes on
+	d, unknown := s.Engine.Decider(t)
+	if unknown == nil { // without a spec there are no types, and an erasure goes on
 		types = slices.Sorted(maps.Keys(d.Types))
 	}
 
-	// What was counted before, or is now.
+	// What was counted before, or is now. A type that the spec has no more does not count, whoever has counted it before.
 	c, err := s.counted(ctx, t)
 	if err != nil {
 		return nil, err
+	}
+	if unknown == nil {
+		maps.DeleteFunc(c.Types, func(typ string, _ uint64) bool { return !slices.Contains(types, typ) })
 	}
 	if !c.has(types) {
 		if c, err = s.countIDs(ctx, t, types); err != nil {

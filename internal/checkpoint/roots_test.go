@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/checkpoint"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
 	"j17/internal/store"
@@ -207,4 +208,26 @@ func TestRootsCountAggregates(t *testing.T) {
 	if made, err := f.RootOf(t.Context(), enginetest.Tenant, wire.NewRootCheckpoint{AggregateType: new("other")}); err != nil || made.Aggregates != 1 {
 		t.Errorf("of a type that is there again: %+v, %v", made, err)
 	}
+}
+
+// TestRootsCountDeclaredTypes: how many aggregates there are does not depend on which specs there were when they were counted before.
+func TestRootsCountDeclaredTypes(t *testing.T) {
+	t.Parallel()
+	const fewer = `{"agent_types": ["user"], "aggregate_types": {"counter": {"events": {"was_seen": {"schema": {}, "handler": []}}}}}`
+	f := newFixture(t, enginetest.CounterSpec, engine.Options{})
+	f.seen(t, 1)
+	f.seen(t, 1)
+	f.Post(t, "other/00000000-0000-4000-b000-000000000100/was_seen", enginetest.Body(`{}`))
+	root := func(s *checkpoint.Service, want uint64) {
+		t.Helper()
+		made, err := s.Root(t.Context(), enginetest.Tenant, checkpoint.Manual)
+		if err != nil || made.Aggregates != want {
+			t.Errorf("%+v, %v, want %d aggregates", made, err, want)
+		}
+	}
+	root(f.Service, 3)
+	f.DeploySource(t, fewer)
+	root(f.Service, 2)
+	f.DeploySource(t, enginetest.CounterSpec)
+	root(f.Service, 3)
 }
