@@ -29,6 +29,9 @@ func (m *Module) fault(r *run, err error, refused bool) error {
 	if ctx := r.ctx.Err(); ctx != nil && errors.Is(err, ctx) {
 		return ctx
 	}
+	if _, ok := errors.AsType[noRoom](err); ok {
+		return busy(r)
+	}
 	f := &sandbox.Fault{Log: r.log.text()}
 
 	// What the run was stopped for, in the order of certainty.

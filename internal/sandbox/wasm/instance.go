@@ -41,7 +41,11 @@ type instance struct {
 	counter api.Global
 	malloc  api.Function
 	entries map[string]api.Function
-	inPool  *list.Element // guarded by the pool
+	// stacks is how many bytes the stacks of malloc and of the entries take.
+	stacks int64
+	// inPool and held, what it counts with there, are guarded by the pool.
+	inPool *list.Element
+	held   int64
 }
 
 // Result is what a call has led to.
@@ -96,7 +100,10 @@ func (m *Module) Run(ctx context.Context, entrypoint string, timeout time.Durati
 
 	// The call itself, and what it has taken.
 	i, err := m.instance(r)
-	if err != nil {
+	switch {
+	case r.denied:
+		return Result{}, busy(r)
+	case err != nil:
 		return Result{}, err
 	}
 	i.memory.run = r
@@ -161,6 +168,7 @@ func (m *Module) start(ctx context.Context) error {
 		return err
 	}
 	if m.parsed.Disposable {
+		m.image.size = int(i.mod.Memory().Size()) // what every call begins with
 		i.close(ctx)
 		return nil
 	}
@@ -169,7 +177,7 @@ func (m *Module) start(ctx context.Context) error {
 	// Some allocators, as that of Rust, get their first page when they are first used. If that happened in a call, no
 	// instance could serve a second one, so it happens here.
 	stack := [1]uint64{1}
-	err = i.malloc.CallWithStack(context.WithValue(ctx, runKey{}, r), stack[:])
+	err = i.invoke(r, i.malloc, stack[:])
 	if grown := i.snapshot(); err == nil && grown.size > m.image.size {
 		m.image = grown
 	}
@@ -213,9 +221,8 @@ func (m *Module) boot(r *run) (*instance, error) {
 			functions = append(functions, e.Name)
 		}
 	}
-	running := context.WithValue(r.ctx, runKey{}, r)
 	for _, name := range functions {
-		if _, err := i.mod.ExportedFunction(name).Call(running); err != nil {
+		if err := i.invoke(r, i.mod.ExportedFunction(name), nil); err != nil {
 			err = m.fault(r, err, i.refused.Get() != 0)
 			i.close(r.ctx)
 			if f, ok := errors.AsType[*sandbox.Fault](err); ok {
@@ -268,7 +275,8 @@ func (m *Module) instantiate(ctx context.Context) (*instance, error) {
 		}
 		return nil, start("the module could not be started: "+firstLine(err).Error(), "Check the places of its data and element segments.")
 	}
-	i := &instance{module: m, mod: mod, memory: memory, malloc: mod.ExportedFunction("malloc"), entries: map[string]api.Function{}}
+	i := &instance{module: m, mod: mod, memory: memory}
+	i.functions()
 	i.refused, i.counter = mod.ExportedGlobal(m.exports.Refused), mod.ExportedGlobal(m.exports.Counter)
 	for _, name := range m.exports.Globals {
 		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); ok {
@@ -309,20 +317,16 @@ func (i *instance) reset() bool {
 
 // call passes the input in and copies the output out.
 func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error) {
-	ctx := context.WithValue(r.ctx, runKey{}, r)
-	f := i.entries[entrypoint]
+	f := i.entry(entrypoint)
 	if f == nil {
-		if f = i.mod.ExportedFunction(entrypoint); f == nil {
-			return nil, checkFunction(i.module.parsed, entrypoint, entrySignature())
-		}
-		i.entries[entrypoint] = f
+		return nil, checkFunction(i.module.parsed, entrypoint, entrySignature())
 	}
 
 	// A block for the input.
 	mem := i.mod.Memory()
 	var stack [2]uint64
 	stack[0] = uint64(len(input))
-	if err := i.malloc.CallWithStack(ctx, stack[:]); err != nil {
+	if err := i.invoke(r, i.malloc, stack[:]); err != nil {
 		return nil, i.module.fault(r, err, i.refused.Get() != 0)
 	}
 	at := uint32(stack[0])
@@ -342,7 +346,7 @@ func (i *instance) call(r *run, entrypoint string, input []byte) ([]byte, error)
 
 	// The entry point.
 	stack[0], stack[1] = uint64(at), uint64(len(input))
-	if err := f.CallWithStack(ctx, stack[:]); err != nil {
+	if err := i.invoke(r, f, stack[:]); err != nil {
 		return nil, i.module.fault(r, err, i.refused.Get() != 0)
 	}
 	at, size := uint32(stack[0]>>32), uint32(stack[0])
@@ -418,15 +422,17 @@ func (p *pool) remove(m *Module, n int) *instance {
 	i := m.idle[n]
 	m.idle = append(m.idle[:n], m.idle[n+1:]...)
 	p.order.Remove(i.inPool)
-	p.bytes -= int64(m.image.size)
+	p.bytes -= i.held
 	return i
 }
 
 func (p *pool) put(ctx context.Context, i *instance) {
+	i.forget()
 	p.mu.Lock()
 	i.inPool = p.order.PushBack(i)
 	i.module.idle = append(i.module.idle, i)
-	p.bytes += int64(i.module.image.size)
+	i.held = i.bytes()
+	p.bytes += i.held
 	var out []*instance
 	for p.bytes > p.limit && p.order.Len() > 0 {
 		oldest, _ := p.order.Front().Value.(*instance)

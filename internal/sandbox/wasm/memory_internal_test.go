@@ -9,6 +9,19 @@ import (
 // ImageBytes is how much memory the first state of a module's instances takes.
 func (m *Module) ImageBytes() int { return len(m.image.blocks) * block }
 
+// Idle is how much memory the instances take that wait for their next call.
+func (rt *Runtime) Idle() int64 {
+	rt.pool.mu.Lock()
+	defer rt.pool.mu.Unlock()
+	n := int64(0)
+	for at := rt.pool.order.Front(); at != nil; at = at.Next() {
+		if i, ok := at.Value.(*instance); ok {
+			n += i.bytes()
+		}
+	}
+	return n
+}
+
 // TestMemoriesAreWaitedFor: who begins waits for room, who has some already does not, and one that is alone gets any amount.
 func TestMemoriesAreWaitedFor(t *testing.T) {
 	m := &memories{limit: 10}

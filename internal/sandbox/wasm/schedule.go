@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/tetratelabs/wazero/api"
+
 	"j17/internal/clock"
 	"j17/internal/sandbox/wasm/instrument"
 )
@@ -49,6 +51,9 @@ type run struct {
 	memory  *memories
 	charged int64
 	denied  bool
+	// function is what runs, stack what its stack may count with (freeStack and what has been taken).
+	function api.Function
+	stack    int64
 
 	log   tail
 	abort string // what the module has said about its end
@@ -139,6 +144,9 @@ func (r *run) tick() error {
 	}
 	if r.work++; r.work > r.most {
 		return timeUp{}
+	}
+	if err := r.deepen(); err != nil {
+		return err
 	}
 	now := r.sched.clock.Now().Sub(r.since)
 	switch {
