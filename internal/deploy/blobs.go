@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -82,7 +83,7 @@ func (s *Service) commit(ctx context.Context, e *environment, upload *blob.Uploa
 // reload makes the engine work with what the deployed spec refers to now, and refuses what was decided with anything before.
 // The caller holds e.mu.
 func (s *Service) reload(ctx context.Context, e *environment) {
-	loaded, _ := s.load(ctx, e, e.compiled, nil)
+	loaded, _ := s.load(ctx, e, e.compiled, nil, math.MaxInt64)
 	fence, err := s.registry.Specs.Touch(ctx, e.instance, e.env, e.fence)
 	if err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelWarn, "writes that are under way may still use the former version of a blob",
@@ -94,7 +95,7 @@ func (s *Service) reload(ctx context.Context, e *environment) {
 // check reports whether the deployed spec could work with an upload as the latest version of its blob. What is missing
 // elsewhere does not count.
 func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload) (*code, error) {
-	loaded, missing := s.load(ctx, e, e.compiled, upload)
+	loaded, missing := s.load(ctx, e, e.compiled, upload, maxModules)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -106,6 +107,9 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 				break
 			}
 		}
+	}
+	if loaded.large {
+		wrong = missing // whichever of them was too much
 	}
 	if len(wrong) == 0 {
 		return loaded, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -37,6 +38,8 @@ type Module interface {
 	Entrypoints() []string
 	// Function returns one of them with its limit of time. The error is a *sandbox.Fault where there is none.
 	Function(entrypoint string, timeout time.Duration) (sandbox.Function, error)
+	// Bytes is how much memory the module takes while it is deployed.
+	Bytes() int64
 	// Close releases what the module holds. Nothing calls it any more by then.
 	Close() error
 }
@@ -64,6 +67,8 @@ type Archive struct {
 type code struct {
 	functions decider.Functions
 	bindings  []binding
+	// large is whether the modules take more memory than they may; not all of them were loaded then.
+	large bool
 }
 
 // binding is a place of a spec that uses a blob.
@@ -140,16 +145,22 @@ type loader struct {
 	new *blob.Upload
 	// list takes what is missing.
 	list diag.List
-	// modules holds those that were compiled for this spec, by hash, so that they live until it is deployed.
-	modules map[string]*module
+	// modules holds those that were compiled for this spec, by hash, so that they live until it is deployed. bytes is what
+	// they take, most what they may.
+	modules     map[string]*module
+	bytes, most int64
 	// root is the text of the spec as a tree, for places in it.
 	root value.Value
 }
 
-// load makes functions of all custom code of a spec. new, if not nil, stands for the latest version of its blob. What
-// cannot be made is missing, with its place in the spec; errors of the context are for the caller to ask for.
-func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload) (*code, []diag.Diagnostic) {
-	l := loader{s: s, e: e, c: c, new: new, modules: map[string]*module{}}
+// maxModules is how many bytes the modules of a spec may take together, beside their machine code, to be deployed.
+const maxModules = 512 << 20
+
+// load makes functions of all custom code of a spec, whose modules may take most bytes. new, if not nil, stands for the latest
+// version of its blob. What cannot be made is missing, with its place in the spec; errors of the context are for the caller to
+// ask for.
+func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, new *blob.Upload, most int64) (*code, []diag.Diagnostic) {
+	l := loader{s: s, e: e, c: c, new: new, modules: map[string]*module{}, most: most}
 	loaded := &code{}
 	for _, needed := range c.CodeUses() {
 		u := use{needed.Code, needed.Pointer.Key(kindOf(needed.Runtime))}
@@ -164,6 +175,7 @@ func (s *Service) load(ctx context.Context, e *environment, c *spec.Compiled, ne
 			loaded.bindings = append(loaded.bindings, b)
 		}
 	}
+	loaded.large = l.bytes > l.most
 	missing := l.list.All()
 	for i := range missing {
 		missing[i].Line, missing[i].Column = c.Position(missing[i].Pointer)
@@ -312,6 +324,9 @@ func (l *loader) module(ctx context.Context, b binding, found blob.Blob) (*modul
 	if m := l.modules[found.SHA256]; m != nil {
 		return m, nil
 	}
+	if l.bytes > l.most {
+		return nil, tooLarge(l.most)
+	}
 	release, err := l.s.modules.turn(ctx, l.e.instance)
 	if err != nil {
 		return nil, err
@@ -324,10 +339,22 @@ func (l *loader) module(ctx context.Context, b binding, found blob.Blob) (*modul
 		_, content, err := l.s.blobs.Bytes(ctx, l.e.tenant, b.name, b.version)
 		return content, err
 	})
-	if err == nil {
-		l.modules[found.SHA256] = m
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	l.modules[found.SHA256] = m
+	if l.bytes += m.Bytes(); l.bytes > l.most {
+		return nil, tooLarge(l.most)
+	}
+	return m, nil
+}
+
+// tooLarge is the fault of a module that comes after those that take all there is.
+func tooLarge(most int64) error {
+	return &sandbox.Fault{
+		Kind: sandbox.Start, Detail: fmt.Sprintf("the modules of this spec take more than the %d MiB of memory that they may together", most>>20),
+		Hint: "Let the modules keep less in memory when they are started, or put what several of them share into one module with several entry points.",
+	}
 }
 
 // archive returns the content of a blob as containers take it.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -364,11 +365,11 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
 		return Result{}, nil, incompatible(result.Incompatible, result.beside.Invalid, e.env)
 	}
-	loaded, missing := s.load(ctx, e, compiled, nil)
+	loaded, missing := s.load(ctx, e, compiled, nil, maxModules)
 	if err := ctx.Err(); err != nil {
 		return Result{}, nil, err
 	}
-	if len(missing) > 0 && !r.Lenient {
+	if len(missing) > 0 && (!r.Lenient || loaded.large) {
 		return Result{}, nil, invalid(missing)
 	}
 	result.Found = append(result.Found, asWarnings(missing)...)
@@ -456,7 +457,8 @@ func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spe
 		e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, nil, &code{}
 		return nil
 	}
-	loaded, missing := s.load(ctx, e, compiled, nil)
+	// What was deployed once is loaded, however much it takes.
+	loaded, missing := s.load(ctx, e, compiled, nil, math.MaxInt64)
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -143,6 +144,7 @@ type modules struct {
 	mu       sync.Mutex
 	compiled int
 	closed   chan string
+	heavy    bool // whether all modules take much memory
 }
 
 func (m *modules) Compile(_ context.Context, binary []byte) (deploy.Module, error) {
@@ -153,7 +155,7 @@ func (m *modules) Compile(_ context.Context, binary []byte) (deploy.Module, erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.compiled++
-	return &module{text: text, closed: m.closed}, nil
+	return &module{text: text, closed: m.closed, heavy: m.heavy}, nil
 }
 
 func (m *modules) count() int {
@@ -165,6 +167,7 @@ func (m *modules) count() int {
 type module struct {
 	text   string
 	closed chan string
+	heavy  bool
 }
 
 func (m *module) Entrypoints() []string { return strings.Fields(m.text) }
@@ -174,6 +177,18 @@ func (m *module) Function(entrypoint string, timeout time.Duration) (sandbox.Fun
 		return nil, &sandbox.Fault{Kind: sandbox.Start, Detail: "it has no " + entrypoint, Hint: "Export it."}
 	}
 	return function(fmt.Sprint(m.text, " ", entrypoint, " ", timeout)), nil
+}
+
+func (m *module) Bytes() int64 {
+	if m.heavy {
+		return 1 << 30
+	}
+	if _, size, ok := strings.Cut(m.text, "MiB:"); ok {
+		size, _, _ = strings.Cut(size, " ")
+		n, _ := strconv.ParseInt(size, 10, 64)
+		return n << 20
+	}
+	return int64(len(m.text))
 }
 
 func (m *module) Close() error {

@@ -118,6 +118,7 @@ type Module struct {
 	rt       *Runtime
 	parsed   *instrument.Module
 	digest   [32]byte
+	size     int64
 	wz       wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
@@ -159,7 +160,7 @@ func (rt *Runtime) Compile(ctx context.Context, binary []byte) (*Module, error) 
 	}
 	parsed.Release()
 
-	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), exports: out, calls: make(chan struct{}, callsOfModule)}
+	m := &Module{rt: rt, parsed: parsed, digest: sha256.Sum256(binary), size: int64(len(binary)), exports: out, calls: make(chan struct{}, callsOfModule)}
 	if err := m.compileInTurn(ctx); err != nil {
 		return nil, errors.Join(err, m.Close(ctx))
 	}
@@ -283,6 +284,10 @@ func (m *Module) enter() bool {
 	m.active.Add(1)
 	return true
 }
+
+// Bytes is how much memory the module takes between calls, beside its machine code and the instances that wait: its binary
+// and the state that calls begin from, without the zeros in it.
+func (m *Module) Bytes() int64 { return m.size + int64(len(m.image.blocks))*block }
 
 // Entrypoints returns the names of the exports that can be called, sorted.
 func (m *Module) Entrypoints() []string { return entrypoints(m.parsed) }
