@@ -311,6 +311,17 @@ func JoinPath(path, more string) string {
 	}
 }
 
+// Count is a number with its noun: 1 event, 2 events, 2 entries.
+func Count[N int | int64 | uint32 | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, y := strings.CutSuffix(noun, "y"); y && !strings.ContainsAny(stem[len(stem)-1:], "aeou") {
+		noun = stem + "ie"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // Printable returns a name from outside, fit for a sentence: control characters replaced, long ones cut.
 func Printable(s string) string {
 	const most = 80

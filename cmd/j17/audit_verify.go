@@ -152,25 +152,25 @@ func told(r *proof.Report) string {
 			verb = "was"
 		}
 		fmt.Fprintf(&b, "The certificate holds: %s of %s %s erased on %s, asked for as %s (tombstone %s, %s), %s\n",
-			count(c.Events, "event"), count(r.Streams, "aggregate"), verb, when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
+			j17.Count(c.Events, "event"), j17.Count(r.Streams, "aggregate"), verb, when(c.ExecutedAt), c.Key, c.TombstoneID, cmp.Or(c.LegalBasis, "no legal basis given"), signed)
 	case r.Kind == proof.CheckpointFile:
-		fmt.Fprintf(&b, "The checkpoint holds: %s has %s with the root %s, %s\n", r.Origin, count(r.Size, "event"), r.Root, signed)
+		fmt.Fprintf(&b, "The checkpoint holds: %s has %s with the root %s, %s\n", r.Origin, j17.Count(r.Size, "event"), r.Root, signed)
 	case r.Whole:
-		fmt.Fprintf(&b, "The export holds: all %s of %s, in %s, %d of them erased, with the root %s, %s\n", count(r.Events, "event"), r.Origin, count(r.Streams, "aggregate"), r.Erased, r.Root, signed)
+		fmt.Fprintf(&b, "The export holds: all %s of %s, in %s, %d of them erased, with the root %s, %s\n", j17.Count(r.Events, "event"), r.Origin, j17.Count(r.Streams, "aggregate"), r.Erased, r.Root, signed)
 	default:
-		fmt.Fprintf(&b, "The chains of %s in %s hold. Nothing in this file is signed: it is a part of an export, or one that was cut off.\n", count(r.Events, "event"), count(r.Streams, "aggregate"))
+		fmt.Fprintf(&b, "The chains of %s in %s hold. Nothing in this file is signed: it is a part of an export, or one that was cut off.\n", j17.Count(r.Events, "event"), j17.Count(r.Streams, "aggregate"))
 	}
 	if r.Kind == proof.CertificateFile && !r.AllStreams {
 		fmt.Fprintf(&b, "It lists %d of these aggregates. Hold the list of all against it with --streams.\n", len(r.Certificate.Streams))
 	}
 	if r.Partly > 0 {
-		fmt.Fprintf(&b, "Of %s it does not have the beginning: what was before that was not verified.\n", count(r.Partly, "aggregate"))
+		fmt.Fprintf(&b, "Of %s it does not have the beginning: what was before that was not verified.\n", j17.Count(r.Partly, "aggregate"))
 	}
 	if r.OwnKey {
 		b.WriteString("The key is the one that the file brings along. Give the one that you know with --key to see whom it is from.\n")
 	}
 	if r.Extends != nil {
-		fmt.Fprintf(&b, "It extends the older checkpoint of %s.\n", count(*r.Extends, "event"))
+		fmt.Fprintf(&b, "It extends the older checkpoint of %s.\n", j17.Count(*r.Extends, "event"))
 	}
 	return b.String()
 }

@@ -261,7 +261,7 @@ Exit code 5: they are encrypted to somebody else. 6: there is none. 7: a file is
 		if b.asJSON {
 			return b.print(shown)
 		}
-		_, err = fmt.Fprintf(e.out, "Verified %s: each part, the roots of the logs, and a restoration of the newest.\n", count(len(all), "backup"))
+		_, err = fmt.Fprintf(e.out, "Verified %s: each part, the roots of the logs, and a restoration of the newest.\n", j17.Count(len(all), "backup"))
 		return err
 	}
 	return cmd
@@ -407,7 +407,7 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 	if b.asJSON {
 		return b.env.printJSON(map[string]any{"backup": out.Backup.ID, "data": data, "tenants": rows})
 	}
-	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", count(int(events), "event"), count(len(rows), "environment"), out.Backup.ID, fileName(data))
+	text := fmt.Sprintf("Restored %s of %s from the backup %s to %s.\n", j17.Count(int(events), "event"), j17.Count(len(rows), "environment"), out.Backup.ID, fileName(data))
 	if newest && out.Backup.Scope == repository.OfEnvironment {
 		text += "The newest backup is of this environment alone: the folder has no operators, keys or other environments. Backups of the whole server are with 'server' in 'j17 backup list'; --backup takes one.\n"
 	}
@@ -415,7 +415,7 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 		text += "Schedules, sagas and deliveries that were pending at the moment of the backup were left out.\n"
 	}
 	if erased > 0 {
-		text += fmt.Sprintf("What was erased of %s after the backup was erased again.\n", count(erased, "aggregate"))
+		text += fmt.Sprintf("What was erased of %s after the backup was erased again.\n", j17.Count(erased, "aggregate"))
 	}
 	_, err := fmt.Fprint(b.env.out, text)
 	return err

@@ -98,7 +98,7 @@ is no new version.`,
 		if asJSON {
 			return e.printJSON(raw)
 		}
-		_, err = fmt.Fprintf(e.out, "%s:v%d, %s\n", plain(b.Name), b.Version, count(int(b.Size), "byte"))
+		_, err = fmt.Fprintf(e.out, "%s:v%d, %s\n", plain(b.Name), b.Version, j17.Count(int(b.Size), "byte"))
 		return err
 	}
 	return cmd

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/wire"
 )
 
@@ -124,7 +125,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 			if c.Progress != nil {
 				return fmt.Sprintf("%s  is being made at %s", c.ID, c.Position)
 			}
-			return fmt.Sprintf("%s  %s at %s, %s", c.ID, count(c.Aggregates, "aggregate"), c.Position, c.StateHash)
+			return fmt.Sprintf("%s  %s at %s, %s", c.ID, j17.Count(c.Aggregates, "aggregate"), c.Position, c.StateHash)
 		})
 	}
 	return cmd
@@ -204,7 +205,7 @@ func (e *env) checkpointShow() *cobra.Command {
 				if c.Progress != nil {
 					return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
 				}
-				return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
+				return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), j17.Count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
 			})
 		},
 	)
@@ -232,7 +233,7 @@ Interrupting the command ends it; what is a base by then stays one, and another 
 			return err
 		}
 		return showAnswer(e, raw, asJSON, func(m wire.CheckpointRestored) string {
-			return fmt.Sprintf("%s  the states of %d aggregates are a base for replays", m.Checkpoint.ID, m.Restored)
+			return fmt.Sprintf("%s  a base for replays: the states of %s", m.Checkpoint.ID, j17.Count(m.Restored, "aggregate"))
 		})
 	}
 	return cmd
@@ -279,7 +280,7 @@ func (e *env) checkpointRoot() *cobra.Command {
 
 // rootLine is a root checkpoint for people.
 func rootLine(r *wire.RootCheckpoint) string {
-	return fmt.Sprintf("%s  %s up to %s, %s, %s", r.ID, count(r.Size, "event"), r.Position, count(r.Aggregates, "aggregate"), r.Root)
+	return fmt.Sprintf("%s  %s up to %s, %s, %s", r.ID, j17.Count(r.Size, "event"), r.Position, j17.Count(r.Aggregates, "aggregate"), r.Root)
 }
 
 func (e *env) rootCreate() *cobra.Command {
@@ -367,9 +368,9 @@ new events; and how many of these roots are kept.`,
 		return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointSettingsShown) string {
 			set := &m.Settings
 			if !set.Enabled {
-				return fmt.Sprintf("off (every %d events, every %d hours, keep %d)", set.EveryEvents, set.EveryHours, set.Keep)
+				return fmt.Sprintf("off (every %s, every %s, keep %d)", j17.Count(set.EveryEvents, "event"), j17.Count(set.EveryHours, "hour"), set.Keep)
 			}
-			return fmt.Sprintf("every %d events, every %d hours, keep %d", set.EveryEvents, set.EveryHours, set.Keep)
+			return fmt.Sprintf("every %s, every %s, keep %d", j17.Count(set.EveryEvents, "event"), j17.Count(set.EveryHours, "hour"), set.Keep)
 		})
 	}
 	return cmd

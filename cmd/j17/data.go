@@ -250,9 +250,9 @@ func (l *load) send(ctx context.Context, o *operating, path []string, name strin
 	case l.asJSON:
 		return e.printAnswer(raw)
 	case l.history:
-		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", count(got.Events, "event"), count(got.Streams, "aggregate"), got.Stored, got.Known)
+		_, err = fmt.Fprintf(e.out, "%s of %s: %d stored, %d stored before\n", j17.Count(got.Events, "event"), j17.Count(got.Streams, "aggregate"), got.Stored, got.Known)
 	default:
-		_, err = fmt.Fprintf(e.out, "%s: %d stored; implied %s\n", count(got.Events, "event"), got.Stored, count(got.Implied, "event"))
+		_, err = fmt.Fprintf(e.out, "%s: %d stored; implied %s\n", j17.Count(got.Events, "event"), got.Stored, j17.Count(got.Implied, "event"))
 	}
 	return err
 }

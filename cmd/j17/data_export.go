@@ -147,7 +147,7 @@ func (x *export) add(ctx context.Context, o *operating, path []string) (err erro
 		return fmt.Errorf("cannot go on with %s: %w: name the environment and the type that the file is from, or another file", fileName(x.output), err)
 	}
 	if err != nil && lines.n > 0 {
-		x.env.note("%s arrived whole. Run the same command again to go on from there.\n", count(lines.n, "event"))
+		x.env.note("%s arrived whole. Run the same command again to go on from there.\n", j17.Count(lines.n, "event"))
 	}
 	return x.conclude(lines, err)
 }
@@ -330,7 +330,7 @@ func (x *export) conclude(lines *lineTally, err error) error {
 		if x.appends {
 			what = "added to"
 		}
-		x.env.note("%s %s %s.\n", count(lines.n, "line"), what, fileName(x.output))
+		x.env.note("%s %s %s.\n", j17.Count(lines.n, "line"), what, fileName(x.output))
 	}
 	return err
 }

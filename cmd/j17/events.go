@@ -64,7 +64,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 				err = run.report(e)
 			}
 			if err == nil && len(run.Findings) == 0 && !asJSON {
-				_, err = fmt.Fprintf(e.out, "%s is valid: %s\n", run.name, count(run.Events, "event"))
+				_, err = fmt.Fprintf(e.out, "%s is valid: %s\n", run.name, j17.Count(run.Events, "event"))
 			}
 			return run.verdict(err)
 		},
@@ -229,10 +229,10 @@ func (r *dryRun) report(e *env) error {
 
 	// How much is not said.
 	if r.Dropped > 0 {
-		fmt.Fprintf(&b, "%s more not shown\n", count(r.Dropped, "finding"))
+		fmt.Fprintf(&b, "%s more not shown\n", j17.Count(r.Dropped, "finding"))
 	}
 	if r.Events > r.Accepted {
-		fmt.Fprintf(&b, "%d of %s not valid\n", r.Events-r.Accepted, count(r.Events, "event"))
+		fmt.Fprintf(&b, "%d of %s not valid\n", r.Events-r.Accepted, j17.Count(r.Events, "event"))
 	}
 	_, err := io.WriteString(e.err, b.String())
 	return err
@@ -244,7 +244,7 @@ func (r *dryRun) printStates(w io.Writer) error {
 		if i == 0 {
 			gap = ""
 		}
-		if _, err := fmt.Fprintf(w, "%s%s (%s)\n%s", gap, s.Key, count(int(min(s.Length, 1<<31)), "event"), spec.FormatValue(s.Data)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s (%s)\n%s", gap, s.Key, j17.Count(int(min(s.Length, 1<<31)), "event"), spec.FormatValue(s.Data)); err != nil {
 			return err
 		}
 	}

@@ -211,7 +211,7 @@ func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
 	}
 	text += fmt.Sprintf(" %s as %s; length %d", was, strings.Join(r.StreamIDs, ", "), r.Length)
 	if r.ImpliedCount > 0 {
-		text += "; implied " + count(r.ImpliedCount, "event")
+		text += "; implied " + j17.Count(r.ImpliedCount, "event")
 	}
 	_, err := fmt.Fprintln(e.out, text)
 	return err

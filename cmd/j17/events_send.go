@@ -230,7 +230,7 @@ func (s *sending) conclude(ctx context.Context, sum send.Summary, err error) err
 	}
 	_ = s.summary(sum, err == nil) // the end of the program tells of a failure
 	if begun {
-		e.note("Not all events are sent; known to be stored: %s. %s\n", count(sum.Stored+sum.Known, "event"), stopped.Next)
+		e.note("Not all events are sent; known to be stored: %s. %s\n", j17.Count(sum.Stored+sum.Known, "event"), stopped.Next)
 	}
 	return interrupted(ctx, err)
 }
@@ -260,6 +260,6 @@ func (s *sending) summary(sum send.Summary, complete bool) error {
 	if !complete && sum.Refused == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(s.env.out, "%s: %d stored, %d stored before, %d refused\n", count(sum.Events, "event"), sum.Stored, sum.Known, sum.Refused)
+	_, err := fmt.Fprintf(s.env.out, "%s: %d stored, %d stored before, %d refused\n", j17.Count(sum.Events, "event"), sum.Stored, sum.Known, sum.Refused)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/client"
 	"j17/internal/eventfile"
 	"j17/internal/wire"
@@ -79,7 +80,7 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 }
 
 func (e *env) printTransaction(r *client.TransactionReceipt, asJSON bool) error {
-	e.reportChange("the transaction is stored, %s", count(r.Count, "event"))
+	e.reportChange("the transaction is stored, %s", j17.Count(r.Count, "event"))
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {
 			wire.TransactionWritten
@@ -101,7 +102,7 @@ func (e *env) printTransaction(r *client.TransactionReceipt, asJSON bool) error 
 		}
 	}
 	if r.ImpliedCount > 0 {
-		_, err := fmt.Fprintln(e.out, "implied "+count(r.ImpliedCount, "event"))
+		_, err := fmt.Fprintln(e.out, "implied "+j17.Count(r.ImpliedCount, "event"))
 		return err
 	}
 	return nil

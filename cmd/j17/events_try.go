@@ -56,7 +56,7 @@ func (e *env) printTriedWrite(t *wire.WriteDryRun) error {
 
 	// What it leads to.
 	for i := range t.States {
-		fmt.Fprintf(&b, "%s would have %s: %s\n", plain(t.States[i].Key), count(int(min(t.States[i].Length, 1<<31)), "event"), shownData(t.States[i].Data))
+		fmt.Fprintf(&b, "%s would have %s: %s\n", plain(t.States[i].Key), j17.Count(int(min(t.States[i].Length, 1<<31)), "event"), shownData(t.States[i].Data))
 	}
 	for i := range t.Scheduled {
 		describeLater(&b, "To come at", &t.Scheduled[i])

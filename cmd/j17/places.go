@@ -168,7 +168,7 @@ Exit code 6: the spec has no places.`,
 		if asJSON {
 			err = e.printAnswer(raw)
 		} else if found.Verified {
-			_, err = fmt.Fprintf(e.out, "The places are what the events say: %d aggregates, %d entries.\n", found.Aggregates, found.Entries)
+			_, err = fmt.Fprintf(e.out, "The places are what the events say: %s, %s.\n", j17.Count(found.Aggregates, "aggregate"), j17.Count(found.Entries, "entry"))
 		}
 		if err != nil || found.Verified {
 			return err

@@ -360,7 +360,7 @@ func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
 	if !r.Complete {
 		rest = "; there are more"
 	}
-	fmt.Fprintf(b, "%s made: %d would differ%s\n", count(r.Aggregates, "row"), r.Changed, rest)
+	fmt.Fprintf(b, "%s made: %d would differ%s\n", j17.Count(r.Aggregates, "row"), r.Changed, rest)
 	if r.Failed > 0 {
 		fmt.Fprintf(b, "%d could not be made\n", r.Failed)
 	}
@@ -372,9 +372,9 @@ func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
 	if price.Exact {
 		about = ""
 	}
-	fmt.Fprintf(b, "index: %s%d entries of %d rows, %.1f MiB, built in about %.1f s\n", about, price.Entries, price.Rows, float64(price.Bytes)/(1<<20), price.Seconds)
+	fmt.Fprintf(b, "index: %s%s of %s, %.1f MiB, built in about %.1f s\n", about, j17.Count(price.Entries, "entry"), j17.Count(price.Rows, "row"), float64(price.Bytes)/(1<<20), price.Seconds)
 	if price.Widest != nil {
-		fmt.Fprintf(b, "widest: a change of %s changes %s\n", plain(price.Widest.Key), count(int(price.Widest.Rows), "row"))
+		fmt.Fprintf(b, "widest: a change of %s changes %s\n", plain(price.Widest.Key), j17.Count(int(price.Widest.Rows), "row"))
 	}
 }
 

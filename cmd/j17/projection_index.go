@@ -126,7 +126,7 @@ has the progress. Reads by id go on.`,
 		if asJSON {
 			err = e.printAnswer(raw)
 		} else if found.Verified {
-			_, err = fmt.Fprintf(e.out, "%s is what the events say: %d rows, %d entries.\n", plain(found.Name), found.Rows, found.Entries)
+			_, err = fmt.Fprintf(e.out, "%s is what the events say: %s, %s.\n", plain(found.Name), j17.Count(found.Rows, "row"), j17.Count(found.Entries, "entry"))
 		}
 		if err != nil || found.Verified {
 			return err

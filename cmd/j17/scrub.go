@@ -99,7 +99,7 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 	case damaged > 1:
 		return j17.Errorf(j17.CodeCorruption, "%d places in what the server stores are damaged", damaged)
 	case len(untold) > 0:
-		return j17.Errorf(j17.CodeUnavailable, "It is not known whether anything is damaged on %d of %d workers, which have not told: %s", len(untold), len(answer.Nodes), strings.Join(untold, ", "))
+		return j17.Errorf(j17.CodeUnavailable, "It is not known whether anything is damaged on %d of %s, which have not told: %s", len(untold), j17.Count(len(answer.Nodes), "worker"), strings.Join(untold, ", "))
 	default:
 		return nil
 	}
@@ -120,14 +120,15 @@ func (e *env) printNodeScrub(n *wire.NodeScrub) error {
 func (e *env) printScrub(s *wire.Scrub) error {
 	line := "No pass has come to its end yet."
 	if s.Last != nil && s.Last.EndedAt != nil {
-		line = fmt.Sprintf("Pass %d ended at %s: %d tables, %d events of %d streams, %d items.", s.Last.Number, when(*s.Last.EndedAt), s.Last.Tables, s.Last.Events, s.Last.Streams, s.Last.Items)
+		line = fmt.Sprintf("Pass %d ended at %s: %s, %s of %s, %s.", s.Last.Number, when(*s.Last.EndedAt), j17.Count(s.Last.Tables, "table"), j17.Count(s.Last.Events, "event"),
+			j17.Count(s.Last.Streams, "stream"), j17.Count(s.Last.Items, "item"))
 	}
 	if s.Phase != "idle" {
 		line += fmt.Sprintf("\nPass %d is at %s", s.Pass.Number, s.Phase)
 		if s.Environment != "" {
 			line += " of " + s.Environment
 		}
-		line += fmt.Sprintf(", after %d events and %d items.", s.Pass.Events, s.Pass.Items)
+		line += fmt.Sprintf(", after %s and %s.", j17.Count(s.Pass.Events, "event"), j17.Count(s.Pass.Items, "item"))
 	} else if s.NextAt != nil {
 		line += "\nThe next one begins at " + when(*s.NextAt) + "."
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/server"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
@@ -84,7 +85,7 @@ func (e *env) validateSpec(name string, several, strict, asJSON bool) (bool, err
 	}
 	if compiled != nil && !valid {
 		e.show(name, source, found)
-		e.note("%s is valid but for %s, which --strict takes for errors\n", fileName(name), count(len(found), "warning"))
+		e.note("%s is valid but for %s, which --strict takes for errors\n", fileName(name), j17.Count(len(found), "warning"))
 		return false, nil
 	}
 	return valid, e.renderFindings(name, source, compiled, found)
@@ -112,13 +113,6 @@ func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled
 	for _, t := range compiled.Types {
 		events += len(t.Events)
 	}
-	_, err := fmt.Fprintf(e.out, "%s is valid: %s, %s\n", name, count(len(compiled.Types), "aggregate type"), count(events, "event type"))
+	_, err := fmt.Fprintf(e.out, "%s is valid: %s, %s\n", name, j17.Count(len(compiled.Types), "aggregate type"), j17.Count(events, "event type"))
 	return err
-}
-
-func count[N int | int64 | uint64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -248,7 +248,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 		}
 	}
 	if warned {
-		e.note("Nothing was deployed: there is %s, which --strict takes for errors.\n", count(len(tried.Warnings), "warning"))
+		e.note("Nothing was deployed: there is %s, which --strict takes for errors.\n", j17.Count(len(tried.Warnings), "warning"))
 		return silent{server.ErrInvalidSpec}
 	}
 	if refused {
@@ -391,7 +391,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 		if !r.Complete {
 			rest = "; there are more"
 		}
-		fmt.Fprintf(&b, "%s replayed (%s): %d would have another state%s\n", count(r.Aggregates, "aggregate"), strings.Join(r.Types, ", "), r.Changed, rest)
+		fmt.Fprintf(&b, "%s replayed (%s): %d would have another state%s\n", j17.Count(r.Aggregates, "aggregate"), strings.Join(r.Types, ", "), r.Changed, rest)
 	}
 	if r.Failed > 0 {
 		fmt.Fprintf(&b, "%d would have no state, because custom code fails or an event takes too much work\n", r.Failed)
@@ -410,7 +410,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 	// and what of the new spec does not fit what is stored.
 	for _, f := range r.Faults[:min(shownDifferences, len(r.Faults))] {
 		fmt.Fprintf(&b, "  line %d, column %d of the new spec: %s (%s; first event %d of %s, %s)\n",
-			f.Line, f.Column, plain(f.Message), count(f.Times, "time"), f.Length, plain(f.Key), plain(f.EventType))
+			f.Line, f.Column, plain(f.Message), j17.Count(f.Times, "time"), f.Length, plain(f.Key), plain(f.EventType))
 	}
 	for _, v := range r.Beyond[:min(shownDifferences, len(r.Beyond))] {
 		fmt.Fprintf(&b, "  event %d of %s, %s, takes more work than one event may\n", v.Length, plain(v.Key), plain(v.EventType))
@@ -443,7 +443,7 @@ func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error 
 // describeRefusals tells which stored events the guards of the new spec would have refused. They stay as they are.
 func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
 	if r.Refused > 0 {
-		fmt.Fprintf(b, "%s would be refused today by the guards of what changes; what is stored stays:\n", count(r.Refused, "stored event"))
+		fmt.Fprintf(b, "%s would be refused today by the guards of what changes; what is stored stays:\n", j17.Count(r.Refused, "stored event"))
 	}
 	shown := r.Refusals[:min(shownDifferences, len(r.Refusals))]
 	for _, v := range shown {
@@ -453,7 +453,7 @@ func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
 		fmt.Fprintf(b, "  and %d more; --json shows the first %d\n", more, len(r.Refusals))
 	}
 	if r.Unchecked > 0 {
-		fmt.Fprintf(b, "%s of what changes look at other aggregates, and were not asked\n", count(r.Unchecked, "guard"))
+		fmt.Fprintf(b, "%s of what changes look at other aggregates, and were not asked\n", j17.Count(r.Unchecked, "guard"))
 	}
 }
 

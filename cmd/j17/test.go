@@ -319,7 +319,7 @@ func (e *env) printScenarios(results []scenarioResult, failed int) error {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "%s: %d passed, %d failed\n", count(len(results), "scenario"), len(results)-failed, failed)
+	fmt.Fprintf(&b, "%s: %d passed, %d failed\n", j17.Count(len(results), "scenario"), len(results)-failed, failed)
 	_, err := io.WriteString(e.out, b.String())
 	return err
 }

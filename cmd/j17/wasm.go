@@ -225,7 +225,7 @@ func (e *env) printWASM(r wasmReport) error {
 	if r.Calls == 1 {
 		text += fmt.Sprintf("%.3f ms, %.1f MiB of memory\n", r.MeanMS, float64(r.Memory)/(1<<20))
 	} else if r.Calls > 1 {
-		text += fmt.Sprintf("%d calls: %.3f ms on average, %.3f ms at most, %.1f MiB of memory\n", r.Calls, r.MeanMS, r.SlowestMS, float64(r.Memory)/(1<<20))
+		text += fmt.Sprintf("%s: %.3f ms on average, %.3f ms at most, %.1f MiB of memory\n", j17.Count(r.Calls, "call"), r.MeanMS, r.SlowestMS, float64(r.Memory)/(1<<20))
 	}
 	_, err := io.WriteString(e.err, text)
 	return err
@@ -350,7 +350,7 @@ func inspectionText(in wasm.Inspection) string {
 	}
 
 	// What a server makes of it.
-	fmt.Fprintf(&b, "memory\n  %d pages of 64 KiB, at most %d\n", in.MemoryPages, in.MaxMemoryPages)
+	fmt.Fprintf(&b, "memory\n  %s of 64 KiB, at most %d\n", j17.Count(in.MemoryPages, "page"), in.MaxMemoryPages)
 	b.WriteString("entry points\n")
 	for _, name := range in.Entrypoints {
 		fmt.Fprintf(&b, "  %s\n", name)

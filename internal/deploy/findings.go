@@ -36,7 +36,7 @@ func sentence(s string) string {
 // invalid returns the error for a spec that has errors among its findings.
 func invalid(found []diag.Diagnostic) *j17.Error {
 	wrong := errorsOf(found)
-	e := j17.Errorf(j17.CodeInvalidSpec, "The spec has %s and was not deployed. Correct what 'errors' lists.", count(len(wrong), "error"))
+	e := j17.Errorf(j17.CodeInvalidSpec, "The spec has %s and was not deployed. Correct what 'errors' lists.", j17.Count(len(wrong), "error"))
 	e.Errors = FieldErrors(wrong)
 	return e
 }
@@ -46,7 +46,7 @@ func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment)
 	wrong := errorsOf(found)
 	var say []string
 	if reasons := len(wrong) - len(posted); reasons > 0 {
-		say = append(say, fmt.Sprintf("Events that are stored in %s may not survive this spec, for %s.", env.LongName(), count(reasons, "reason")))
+		say = append(say, fmt.Sprintf("Events that are stored in %s may not survive this spec, for %s.", env.LongName(), j17.Count(reasons, "reason")))
 	}
 	if len(posted) > 0 {
 		say = append(say, fmt.Sprintf("Projections that were posted to %s would not be valid under this spec: %s.", env.LongName(), strings.Join(posted, ", ")))
@@ -78,11 +78,4 @@ func asWarnings(found []diag.Diagnostic) []diag.Diagnostic {
 		found[i].Severity = diag.Warning
 	}
 	return found
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -106,7 +106,7 @@ func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *dec
 		if try == maxPlanning {
 			// Names that were made up are taken, or the entity tag "*" is of a stream that many write to.
 			e.counts.busy.Add(1)
-			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %d times in a row. Nothing was written. Try again.", try)
+			return nil, store.Result{}, j17.Errorf(j17.CodeBusy, "Others have been faster %s in a row. Nothing was written. Try again.", j17.Count(try, "time"))
 		}
 	}
 }

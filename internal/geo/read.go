@@ -115,7 +115,7 @@ func kind(v value.Value) string {
 	case value.String:
 		return "a text"
 	case value.Array:
-		return fmt.Sprintf("an array of %d elements", v.Len())
+		return "an array of " + j17.Count(v.Len(), "element")
 	case value.Object:
 		return "an object"
 	}

@@ -249,7 +249,7 @@ func (c *call) admitNode() error {
 	}
 	peer := c.peer()
 	if wait := c.api.guesses.Take(peer, c.api.Clock.Now()); wait > 0 {
-		e := j17.Errorf(j17.CodeRateLimited, "Too many wrong node secrets came from this address. Try again in %d seconds.", seconds(wait))
+		e := j17.Errorf(j17.CodeRateLimited, "Too many wrong node secrets came from this address. Try again in %s.", j17.Count(seconds(wait), "second"))
 		e.Details = auth.RetryAfter{Seconds: seconds(wait)}
 		c.api.refusals.note(c, e)
 		return e

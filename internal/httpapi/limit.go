@@ -111,7 +111,7 @@ func (c *call) charge(w http.ResponseWriter, scope string, b auth.Budget) error 
 		return nil
 	}
 	wait := seconds(b.Wait)
-	e := j17.Errorf(j17.CodeRateLimited, "Too many requests: the limit is %s a minute per %s. Try again in %d seconds.", limit, scope, wait)
+	e := j17.Errorf(j17.CodeRateLimited, "Too many requests: the limit is %s a minute per %s. Try again in %s.", limit, scope, j17.Count(wait, "second"))
 	e.Details = auth.RetryAfter{Seconds: wait}
 	return e
 }

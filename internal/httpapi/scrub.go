@@ -142,7 +142,7 @@ func (a *API) errDamaged() error {
 	if len(found) == 0 {
 		return nil
 	}
-	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged: %d places are known. GET /api/scrub, or j17 scrub status, names them.", len(found))
+	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged, in %s so far. GET /api/scrub, or j17 scrub status, tells where.", j17.Count(len(found), "place"))
 }
 
 // scrubMetrics shows what the present pass has looked at, and how much damage there is.

@@ -544,8 +544,8 @@ func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
 	}
 	out.Message = fmt.Sprintf("Line %d: the event %s of %s cannot be stored: %s. Nothing was stored.", ev.line, ev.file.Type, ev.Key, why.Message)
 	if before := c.done.Stored + c.done.Known; before > 0 {
-		out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. %d events before it have been stored.",
-			ev.line, ev.file.Type, ev.Key, why.Message, before)
+		out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. What came before it has been stored: %s.",
+			ev.line, ev.file.Type, ev.Key, why.Message, j17.Count(before, "event"))
 	}
 	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why.Message}
 	if ev.element {

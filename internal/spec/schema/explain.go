@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"j17"
 	"j17/internal/spec/diag"
 	"j17/internal/value"
 	"j17/internal/work"
@@ -363,9 +364,9 @@ func (e *explainer) contains(a *arrayRule, elems []value.Value) {
 	case n < a.minContains && a.minContains == 1:
 		e.size("contains", 1, n, `The list must have an item that fits the schema under "contains", but none does.`)
 	case n < a.minContains:
-		e.size("minContains", a.minContains, n, fmt.Sprintf(`The list must have at least %s for the schema under "contains", but it has %d.`, plural(a.minContains, "item"), n))
+		e.size("minContains", a.minContains, n, fmt.Sprintf(`The list must have at least %s for the schema under "contains", but it has %d.`, j17.Count(a.minContains, "item"), n))
 	case a.maxContains != unlimited && n > a.maxContains:
-		e.size("maxContains", a.maxContains, n, fmt.Sprintf(`The list must have at most %s for the schema under "contains", but it has %d.`, plural(a.maxContains, "item"), n))
+		e.size("maxContains", a.maxContains, n, fmt.Sprintf(`The list must have at most %s for the schema under "contains", but it has %d.`, j17.Count(a.maxContains, "item"), n))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"j17"
 	"j17/internal/value"
 )
 
@@ -127,14 +128,6 @@ func choice(words []string, more int) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// plural is a number with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
 func typeMessage(t typeSet, v value.Value) string {
 	return fmt.Sprintf("The value must be %s, but it is %s.", choice(t.phrases(), 0), kindPhrase(v))
 }
@@ -197,5 +190,5 @@ func sizeMessage(subject, noun string, least bool, bound, n int) string {
 	if least {
 		demand = "at least"
 	}
-	return fmt.Sprintf("The %s must have %s %s, but it has %d.", subject, demand, plural(bound, noun), n)
+	return fmt.Sprintf("The %s must have %s %s, but it has %d.", subject, demand, j17.Count(bound, noun), n)
 }
