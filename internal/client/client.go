@@ -164,6 +164,17 @@ func (o WriteOptions) metadata() wire.Metadata {
 	return m
 }
 
+// kept is the error of a name of an aggregate type or of an aggregate that nothing can have, since such paths are the server's own routes: their
+// replies would not be about what was asked for, and some never end. It is nil for all other names.
+func kept(code j17.Code, what, name string) error {
+	if !strings.HasPrefix(name, "_") {
+		return nil
+	}
+	return j17.Errorf(code, "There is no %s '%s': names that begin with an underscore are the server's own.", what, j17.Printable(name))
+}
+
+func keptType(name string) error { return kept(j17.CodeUnknownType, "aggregate type", name) }
+
 // PostEvent writes one event.
 func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o WriteOptions) (Receipt, error) {
 	r, err := eventRequest(key, ev, o)
@@ -175,6 +186,9 @@ func (c *Client) PostEvent(ctx context.Context, key j17.Key, ev NewEvent, o Writ
 
 // eventRequest returns the request that writes one event.
 func eventRequest(key j17.Key, ev NewEvent, o WriteOptions) (request, error) {
+	if err := keptType(key.Type); err != nil {
+		return request{}, err
+	}
 	if len(ev.Data) == 0 {
 		ev.Data = json.RawMessage(`{}`)
 	}
@@ -310,6 +324,9 @@ type State struct {
 
 // State reads the state of an aggregate.
 func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State, error) {
+	if err := keptType(key.Type); err != nil {
+		return State{}, err
+	}
 	q := url.Values{}
 	if o.At != nil {
 		q.Set("at", strconv.FormatInt(*o.At, 10))
@@ -327,7 +344,9 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 	var m struct {
 		Length uint64 `json:"length"`
 	}
-	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b, func() error { return json.Unmarshal(b.Metadata, &m) }); err != nil {
+	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b, func() error {
+		return errors.Join(needs(b.Data != nil, "data"), json.Unmarshal(b.Metadata, &m))
+	}); err != nil {
 		return State{}, err
 	}
 	return State{b.Data, m.Length, b.Metadata}, nil
@@ -354,6 +373,9 @@ type Projected struct {
 
 // Projection reads what a projection yields for an aggregate, or in the array form for parameters; id is "" where there is none.
 func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOptions) (Projected, error) {
+	if err := kept(j17.CodeInvalidIdentifier, "aggregate", id); err != nil {
+		return Projected{}, err
+	}
 	q := url.Values{}
 	for param, v := range o.Params {
 		q.Set(param, v)
@@ -404,6 +426,9 @@ func (c *Client) ProjectionRows(ctx context.Context, name string, q url.Values) 
 
 // Places reads a page of what is where a question asks for, which is nearby, within or containing; q has where that is, count and start.
 func (c *Client) Places(ctx context.Context, aggregateType, question string, q url.Values) (RowPage, error) {
+	if err := keptType(aggregateType); err != nil {
+		return RowPage{}, err
+	}
 	return c.rowPage(ctx, []string{aggregateType, question}, q)
 }
 
@@ -467,6 +492,10 @@ const maxPage = 1000
 // limit. Each is handed over as its canonical bytes. It ends after an error.
 func (c *Client) Events(ctx context.Context, key j17.Key, start string, count uint64) func(yield func(json.RawMessage, error) bool) {
 	return func(yield func(json.RawMessage, error) bool) {
+		if err := keptType(key.Type); err != nil {
+			yield(nil, err)
+			return
+		}
 		for left := count; count == 0 || left > 0; {
 			// A page.
 			size := uint64(maxPage)
@@ -513,6 +542,10 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 // after an error.
 func (c *Client) IDs(ctx context.Context, aggregateType, start string, count uint64) func(yield func(string, error) bool) {
 	return func(yield func(string, error) bool) {
+		if err := keptType(aggregateType); err != nil {
+			yield("", err)
+			return
+		}
 		for left := count; count == 0 || left > 0; {
 			size := uint64(maxPage)
 			if count > 0 {

@@ -483,6 +483,41 @@ func TestNodesDoNotSendEachOther(t *testing.T) {
 	}
 }
 
+// TestRoutesOfTheServer: what begins with an underscore is no data of an environment, and no request is sent for it.
+func TestRoutesOfTheServer(t *testing.T) {
+	c, _ := served(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) }, nil)
+	key := j17.Key{Type: "_projections", ID: "card"}
+	_, stateErr := c.State(t.Context(), key, client.StateOptions{})
+	_, placesErr := c.Places(t.Context(), key.Type, "nearby", nil)
+	_, writeErr := c.PostEvent(t.Context(), key, client.NewEvent{Type: "was_made"}, client.WriteOptions{})
+	var eventsErr, idsErr error
+	for _, err := range c.Events(t.Context(), key, "", 1) {
+		eventsErr = err
+	}
+	for _, err := range c.IDs(t.Context(), key.Type, "", 1) {
+		idsErr = err
+	}
+	for _, err := range []error{stateErr, placesErr, writeErr, eventsErr, idsErr} {
+		if j17.CodeOf(err) != j17.CodeUnknownType || !strings.Contains(err.Error(), "There is no aggregate type '_projections': names that begin with an underscore") {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Projection(t.Context(), "card", "_stream", client.ProjectionOptions{}); j17.CodeOf(err) != j17.CodeInvalidIdentifier {
+		t.Error(err)
+	}
+}
+
+// TestHeadersThatAreTooLong: who refuses them need not be a j17 server, and net/http does so without a body of ours.
+func TestHeadersThatAreTooLong(t *testing.T) {
+	for _, status := range []int{http.StatusRequestHeaderFieldsTooLarge, http.StatusRequestURITooLong} {
+		c, _ := served(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, status, "no") }, nil)
+		_, err := c.State(t.Context(), note, client.StateOptions{})
+		if j17.CodeOf(err) != j17.CodeHeaderTooLarge || !strings.Contains(err.Error(), "Ask for less at a time") {
+			t.Error(err)
+		}
+	}
+}
+
 // TestState checks the parameters of reads and the reply.
 func TestState(t *testing.T) {
 	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {

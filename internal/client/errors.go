@@ -161,6 +161,12 @@ func refused(err error) bool {
 
 // notOurs is the error of a reply that does not have the API's form.
 func notOurs(r reply, err error) error {
+	if codeOf(r.status) == j17.CodeHeaderTooLarge {
+		return &Error{
+			Problem: j17.Errorf(j17.CodeHeaderTooLarge, "The URL and the header of the request are longer than is accepted on the way (status %d). Ask for less at a time.", r.status).Because(err),
+			Status:  r.status,
+		}
+	}
 	return &Error{
 		Problem: j17.Errorf(codeOf(r.status), "The reply, with status %d, is not that of a j17 server. Check the address, and what stands in between.", r.status).Because(err),
 		Status:  r.status, RetryAfter: retryHeader(r),
@@ -177,6 +183,8 @@ func codeOf(status int) j17.Code {
 		return j17.CodeForbidden
 	case http.StatusRequestEntityTooLarge:
 		return j17.CodePayloadTooLarge
+	case http.StatusRequestHeaderFieldsTooLarge, http.StatusRequestURITooLong:
+		return j17.CodeHeaderTooLarge
 	case http.StatusTooManyRequests:
 		return j17.CodeRateLimited
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
