@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -135,7 +136,7 @@ func exitCode(err error) int {
 		return exitConflict
 	case j17.CodeUnauthorized, j17.CodeForbidden, j17.CodeWrongEnvironment, j17.CodeWrongInstance, j17.CodeInsufficientScope:
 		return exitAuth
-	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUnknownProjection:
+	case j17.CodeNotFound, j17.CodeAggregateNotFound, j17.CodeUnknownType, j17.CodeUnknownEventType, j17.CodeUnknownProjection, j17.CodeNoGeo:
 		return exitNotFound
 	case j17.CodeCorruption:
 		return exitVerifyFails
@@ -221,7 +222,13 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	hint := "There are " + strings.Join(names, ", ")
-	if near := diag.Nearest(args[0], names); near != "" {
+	near := diag.Nearest(args[0], names)
+	for _, c := range cmd.Commands() {
+		if slices.Contains(c.SuggestFor, args[0]) {
+			near = c.Name()
+		}
+	}
+	if near != "" {
 		hint = fmt.Sprintf("Did you mean %q?", near)
 	}
 	return usageError{fmt.Errorf("%s has no command %q. %s", cmd.CommandPath(), args[0], hint)}
@@ -247,6 +254,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		takes = "a whole number of 0 or more"
 	case "int", "int64":
 		takes = "a whole number"
+	case "float64":
+		takes = "a number"
 	case "bool":
 		takes = "true or false"
 	case blobFlagType:

@@ -68,9 +68,9 @@ func (e *env) placesWithin() *cobra.Command {
 			case (box == "") == (polygon == ""):
 				return usageError{errors.New("say in which area: give --box south,west,north,east or --polygon lat,lng,lat,lng,..., not both")}
 			case box != "":
-				q.Set("box", box)
+				q.Set("box", unspaced(box))
 			default:
-				q.Set("polygon", polygon)
+				q.Set("polygon", unspaced(polygon))
 			}
 			return nil
 		},
@@ -83,10 +83,13 @@ func point(at string, q url.Values) error {
 	if !ok {
 		return usageError{errors.New("say where: give --at lat,lng, such as --at 40.7,-74.0")}
 	}
-	q.Set("lat", lat)
-	q.Set("lng", lng)
+	q.Set("lat", strings.TrimSpace(lat))
+	q.Set("lng", strings.TrimSpace(lng))
 	return nil
 }
+
+// unspaced returns numbers with commas between them without the spaces that people write behind these.
+func unspaced(numbers string) string { return strings.ReplaceAll(numbers, " ", "") }
 
 // question is one of the questions about places: flags declares what says where, which where reads.
 type question struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -128,19 +129,24 @@ type projectionFile struct {
 }
 
 func (e *env) projectionFile(name string) (*projectionFile, error) {
-	source, err := e.read(name)
+	source, err := e.readText(name, spec.MaxSize, "Split it into several projections.")
+	if _, ok := errors.AsType[tooLarge](err); ok {
+		return nil, notASpec{err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	f := &projectionFile{name: name, source: source}
 	v, err := value.Parse(source)
-	if err != nil {
-		line, column, text := 1, 1, err.Error()
-		if wrong, ok := errors.AsType[*value.SyntaxError](err); ok {
-			line, column, text = wrong.Line, wrong.Column, wrong.Message
+	if err != nil || v.Kind() != value.Object {
+		found := diag.Diagnostic{
+			Severity: diag.Error, Line: 1, Column: 1, Message: "the definition of a projection must be an object",
+			Hint: `write {"name": ..., "for_each": ..., "sources": ..., "select": ...}; 'j17 docs spec#projections' tells more`,
 		}
-		found := []diag.Diagnostic{{Severity: diag.Error, Line: line, Column: column, Message: text}}
-		return nil, e.invalidFile(name, source, found, "The file is not valid JSON")
+		if wrong, ok := errors.AsType[*value.SyntaxError](err); ok && len(bytes.TrimSpace(source)) > 0 {
+			found = diag.Diagnostic{Severity: diag.Error, Line: wrong.Line, Column: wrong.Column, Message: wrong.Message}
+		}
+		return nil, e.invalidFile(name, source, []diag.Diagnostic{found}, "The file has no definition of a projection")
 	}
 	if !v.Get("projection").IsMissing() {
 		f.within = "/projection"

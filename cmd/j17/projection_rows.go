@@ -21,7 +21,7 @@ func (e *env) projectionRows() *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "rows NAME", Short: "Print the rows of a projection", Args: exactly("NAME"),
+		Use: "rows NAME", SuggestFor: []string{"query", "search", "find"}, Short: "Print the rows of a projection", Args: exactly("NAME"),
 		Long: `Print the rows of a projection, page by page: as a table, or with --json one object a line. Filters and orders are those of lists, as an
 index serves them.
 
@@ -43,6 +43,9 @@ Exit code 6: there is no such projection.`,
 			name, v, ok := strings.Cut(filter, "=")
 			if !ok || name == "" || q.Has(name) {
 				return usageError{fmt.Errorf("--filter %q is no filter: give name=value, each name once", filter)}
+			}
+			if name == "count" || name == "start" {
+				return usageError{fmt.Errorf("--filter %s=... is no filter: pages follow each other by themselves, and --limit says how many rows there are at most", name)}
 			}
 			q.Set(name, v)
 		}

@@ -28,7 +28,7 @@ func (e *env) spec() *cobra.Command {
 func (e *env) specValidate() *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
-		Use:   "validate FILE...",
+		Use: "validate FILE...", SuggestFor: []string{"check", "lint", "verify"},
 		Short: "Check specs and report everything that is wrong with them",
 		Long: `Check specs as a deploy would and report all findings at once, each with its place. A FILE may be - for standard input. With --json
 there is one line for each file.

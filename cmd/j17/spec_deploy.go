@@ -61,7 +61,7 @@ type deployRequest struct {
 func (e *env) specDeploy() *cobra.Command {
 	var d deployFlags
 	cmd := &cobra.Command{
-		Use: "deploy FILE", Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
+		Use: "deploy FILE", SuggestFor: []string{"apply", "publish", "push"}, Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
 		Long: `Show what a spec changes in an environment, and deploy it: what is added, removed and changed, what of it stored events may not
 survive, and which states would differ, of up to --aggregates aggregates. On a terminal it asks before it changes prod.
 

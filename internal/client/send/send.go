@@ -529,7 +529,9 @@ func (s *sender) failed(ctx context.Context, b batch, err error) error {
 func faultAt(ev event, e *client.Error) lineError {
 	bad := lineError{index: ev.index, line: ev.line, path: e.Problem.Path, message: e.Problem.Message, raw: ev.raw}
 	for _, f := range e.Problem.Errors {
-		bad.message += " " + f.Message
+		if !strings.Contains(bad.message, f.Message) { // of one finding it may be in there
+			bad.message += " " + f.Message
+		}
 	}
 	return bad
 }
