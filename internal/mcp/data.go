@@ -184,9 +184,6 @@ func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, erro
 	if in.Name == "" {
 		return nil, sentencef("\"name\" must not be empty.")
 	}
-	if in.At != nil && *in.At < 0 {
-		return nil, sentencef("\"at\" must be a time in Unix seconds, 0 or more.")
-	}
 	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: in.At})
 	if err != nil {
 		return nil, err
@@ -229,9 +226,6 @@ func (s *Server) readState(ctx context.Context, in stateIn) (any, error) {
 	if in.Length != nil && in.At != nil {
 		return nil, sentencef("Pass either \"length\" or \"at\", not both.")
 	}
-	if in.At != nil && *in.At < 0 {
-		return nil, sentencef("\"at\" must be a time in Unix seconds, 0 or more.")
-	}
 	state, err := s.o.Reader.State(ctx, key, client.StateOptions{At: in.At, Length: in.Length})
 	if err != nil {
 		return nil, err
@@ -251,14 +245,12 @@ type page struct {
 	Count *uint64 `json:"count"`
 }
 
-func (p page) size() (uint64, error) {
+// size is how many a page has; the schema bounds what may be asked for.
+func (p page) size() uint64 {
 	if p.Count == nil {
-		return usualCount, nil
+		return usualCount
 	}
-	if *p.Count < 1 || *p.Count > mostCount {
-		return 0, sentencef("\"count\" must be from 1 to %d.", mostCount)
-	}
-	return *p.Count, nil
+	return *p.Count
 }
 
 type eventsIn struct {
@@ -277,10 +269,7 @@ func (s *Server) readEvents(ctx context.Context, in eventsIn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	count, err := in.size()
-	if err != nil {
-		return nil, err
-	}
+	count := in.size()
 	bytes := 0
 	events, more, err := collect(s.o.Reader.Events(ctx, key, in.Start, count+1), count, func(ev json.RawMessage) bool {
 		first := bytes == 0
@@ -316,10 +305,7 @@ type feedIn struct {
 }
 
 func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
-	count, err := page{Count: in.Count}.size()
-	if err != nil {
-		return nil, err
-	}
+	count := page{Count: in.Count}.size()
 	f := client.FeedFilter{Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags}
 	for name, given := range map[string]string{"actor": in.Actor, "target": in.Target} {
 		if given == "" {
@@ -374,10 +360,7 @@ func (s *Server) listIDs(ctx context.Context, in idsIn) (any, error) {
 	if in.Type == "" {
 		return nil, sentencef("The argument \"type\" must not be empty.")
 	}
-	count, err := in.size()
-	if err != nil {
-		return nil, err
-	}
+	count := in.size()
 	ids, more, err := collect(s.o.Reader.IDs(ctx, in.Type, in.Start, count+1), count, func(string) bool { return true })
 	if err != nil {
 		return nil, err

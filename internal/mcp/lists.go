@@ -71,7 +71,7 @@ func (s *Server) addListTools() {
 		description: "Lists the aggregates of one type that are in an area, in the order of their ids: a box, or a polygon. If there are more, \"next\" is the \"start\" of the next call.",
 		parameters: placeParameters(
 			parameter{"box", `{"type":"array","items":{"type":"number"},"minItems":4,"maxItems":4}`, "South, west, north and east, in degrees; west is greater than east across the date line.", false},
-			parameter{"polygon", `{"type":"array","items":{"type":"number"},"minItems":6}`, "The vertices of the area, in degrees: lat, lng, lat, lng, ...", false},
+			parameter{"polygon", `{"type":"array","items":{"type":"number"},"minItems":6,"maxItems":20000}`, "The vertices of the area, in degrees: lat, lng, lat, lng, ...; at most 10,000 of them.", false},
 		),
 	}, placesBy(s, "within", func(in *placesIn) error {
 		if (in.Box == nil) == (in.Polygon == nil) {
@@ -104,10 +104,7 @@ type rowsOut struct {
 
 // rows reads a page, of fewer rows than asked for where these are more than an answer may have.
 func (s *Server) rows(in page, q url.Values, read func(url.Values) (client.RowPage, error)) (any, error) {
-	count, err := in.size()
-	if err != nil {
-		return nil, err
-	}
+	count := in.size()
 	if in.Start != "" {
 		q.Set("start", in.Start)
 	}

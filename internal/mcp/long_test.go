@@ -45,10 +45,10 @@ func TestDryRunEvents(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{}`: "either",
 		`{"events":[],"events_file":"events.jsonl"}`: "either",
-		`{"events":{}}`:                                      "must be an array",
-		`{"events_file":"../events"}`:                        "only files within",
-		`{"events":[` + large + `]}`:                         "more than",
-		`{"events":[1` + strings.Repeat(",1", 10_000) + `]}`: "10000 can be tried",
+		`{"events":{}}`:                                        "must be an array",
+		`{"events_file":"../events"}`:                          "only files within",
+		`{"events":[` + large + `]}`:                           "more than",
+		`{"events":[{}` + strings.Repeat(",{}", 10_000) + `]}`: "10000 can be tried",
 	} {
 		refusal(t, s, "dry_run_events", arguments, want)
 	}

@@ -324,8 +324,8 @@ func TestPostEvent(t *testing.T) {
 		`{"type":"counter","id":"global","actor":{"type":"user","id":"x"}}`:                                       `needs the argument "event"`,
 		`{"type":"","id":"global","event":"e","actor":{"type":"user","id":"x"}}`:                                  "must not be empty",
 		`{"type":"counter","id":"global","event":"","actor":{"type":"user","id":"x"}}`:                            "must not be empty",
-		`{"type":"counter","id":"global","event":"e","actor":"user"}`:                                             "wrong type",
-		`{"type":"counter","id":"global","event":"e","actor":{"type":"user","id":"x"},"previous_length":-1}`:      "wrong type",
+		`{"type":"counter","id":"global","event":"e","actor":"user"}`:                                             "actor: The value must be an object",
+		`{"type":"counter","id":"global","event":"e","actor":{"type":"user","id":"x"},"previous_length":-1}`:      "previous_length: The number must be at least 0",
 		`{"type":"counter","id":"global","event":"e","actor":{"type":"user","id":"x"},"previouslength":1}`:        `Did you mean "previous_length"?`,
 		`{"type":"counter","id":"global","event":"e","actor":{"type":"user","id":"x"},"actor":{"type":"y"}}`:      "not acceptable JSON",
 		`{"type":"counter","id":"global","event":"e","actor":{"type":"user","id":"x"},"data":{"by":1,"by":2}}`:    "not acceptable JSON",
@@ -397,7 +397,7 @@ func TestValidateSpec(t *testing.T) {
 		`{"file":"none.json"}`:              "There is no file",
 		`{"file":"folder"}`:                 "regular file",
 		`{"file":"large.json"}`:             "larger than",
-		`{"file":7}`:                        "wrong type",
+		`{"file":7}`:                        "file: The value must be a string",
 		`{"spec":{},"spec":{}}`:             "not acceptable JSON",
 		`{"speck":{}}`:                      `Did you mean "spec"?`,
 		`[]`:                                "must be a JSON object",
@@ -496,9 +496,9 @@ func TestReadState(t *testing.T) {
 		`{"type":"counter"}`:                                 `needs the argument "id"`,
 		`{"type":"counter","id":""}`:                         "must not be empty",
 		`{"type":"counter","id":"global","at":1,"length":1}`: "not both",
-		`{"type":"counter","id":"global","at":-1}`:           "0 or more",
-		`{"type":"counter","id":"global","length":1.5}`:      "wrong type",
-		`{"type":"counter","id":"global","length":"1"}`:      "wrong type",
+		`{"type":"counter","id":"global","at":-1}`:           "at: The number must be at least 0",
+		`{"type":"counter","id":"global","length":1.5}`:      "length: The value must be an integer",
+		`{"type":"counter","id":"global","length":"1"}`:      "length: The value must be an integer",
 	} {
 		refusal(t, s, "read_state", arguments, want)
 	}
@@ -591,7 +591,7 @@ func TestExplainError(t *testing.T) {
 		`{"error":"xyzzy"}`:         "The codes are",
 		`{"error":{"message":"x"}}`: `has no "code"`,
 		`{"error":"{broken"}`:       "neither an error code nor",
-		`{"error":17}`:              "neither an error code nor",
+		`{"error":17}`:              "error: The value must be a string or an object",
 		`{"error":{"code":["x"]}}`:  "neither an error code nor",
 	} {
 		refusal(t, s, "explain_error", arguments, want)

@@ -38,8 +38,8 @@ func TestReadProjection(t *testing.T) {
 	for arguments, want := range map[string]string{
 		`{}`:                                `needs the argument "name"`,
 		`{"name":""}`:                       "must not be empty",
-		`{"name":"x","at":-1}`:              "0 or more",
-		`{"name":"x","parameters":{"a":1}}`: "wrong type",
+		`{"name":"x","at":-1}`:              "at: The number must be at least 0",
+		`{"name":"x","parameters":{"a":1}}`: "parameters.a: The value must be a string",
 	} {
 		refusal(t, s, "read_projection", arguments, want)
 	}

@@ -16,7 +16,9 @@ import (
 	"j17"
 	"j17/internal/client"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/schema"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // maxAnswer is how many bytes a tool answers with at most.
@@ -67,11 +69,13 @@ func add[In any](s *Server, t tool, handle func(context.Context, In) (any, error
 	if t.writes {
 		hints.DestructiveHint = &yes // what is written stays
 	}
+	said := t.inputSchema()
+	shape := compiledShape(said)
 	s.sdk.AddTool(
-		&sdk.Tool{Name: t.name, Title: t.title, Description: t.description, InputSchema: t.inputSchema(), Annotations: hints},
+		&sdk.Tool{Name: t.name, Title: t.title, Description: t.description, InputSchema: said, Annotations: hints},
 		func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			var in In
-			if err := t.read(req.Params.Arguments, &in); err != nil {
+			if err := t.read(ctx, req.Params.Arguments, shape, &in); err != nil {
 				return s.failed(err), nil
 			}
 			out, err := handle(ctx, in)
@@ -83,8 +87,17 @@ func add[In any](s *Server, t tool, handle func(context.Context, In) (any, error
 	)
 }
 
-// read checks the arguments of a call and decodes them.
-func (t *tool) read(arguments json.RawMessage, into any) error {
+// compiledShape compiles the schema of a tool's arguments, which this package has written.
+func compiledShape(text json.RawMessage) *schema.Schema {
+	v, _ := value.Parse(text) // what TestSchemas looks at
+	return schema.NewGroup(&diag.List{}).Compile(v, "")
+}
+
+// shownFailures is how many reasons are told why arguments do not fit.
+const shownFailures = 3
+
+// read checks the arguments of a call against the schema of the tool and decodes them. An optional one that is null counts as left out.
+func (t *tool) read(ctx context.Context, arguments json.RawMessage, shape *schema.Schema, into any) error {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage("{}")
 	}
@@ -101,15 +114,22 @@ func (t *tool) read(arguments json.RawMessage, into any) error {
 	for _, p := range t.parameters {
 		names = append(names, p.name)
 	}
+	given := make([]value.Member, 0, v.Len())
 	for _, m := range v.Members() {
-		if t.has(m.Key) {
-			continue
+		if !slices.Contains(names, m.Key) {
+			hint := "Its arguments are " + strings.Join(names, ", ") + "."
+			if near := diag.Nearest(m.Key, names); near != "" {
+				hint = fmt.Sprintf("Did you mean %q?", near)
+			}
+			return sentencef("%s has no argument %s. %s", t.name, diag.Quote(m.Key), hint)
 		}
-		hint := "Its arguments are " + strings.Join(names, ", ") + "."
-		if near := diag.Nearest(m.Key, names); near != "" {
-			hint = fmt.Sprintf("Did you mean %q?", near)
+		if m.Value.Kind() != value.Null {
+			given = append(given, m)
 		}
-		return sentencef("%s has no argument %s. %s", t.name, diag.Quote(m.Key), hint)
+	}
+	if len(given) < v.Len() {
+		v = value.ObjectValue(given...)
+		arguments = v.AppendJSON(nil)
 	}
 	for _, p := range t.parameters {
 		if p.required && v.Get(p.name).IsMissing() {
@@ -117,23 +137,26 @@ func (t *tool) read(arguments json.RawMessage, into any) error {
 		}
 	}
 
-	// Decoding checks their types.
+	// What they may be.
+	failures, err := shape.Validate(v, work.New(ctx, work.Command))
+	if err != nil {
+		return err
+	}
+	if len(failures) > 0 {
+		var b strings.Builder
+		fmt.Fprintf(&b, "The arguments of %s do not fit its schema:", t.name)
+		for _, f := range failures[:min(len(failures), shownFailures)] {
+			fmt.Fprintf(&b, " %s: %s", f.Path, f.Message)
+		}
+		return sentence(b.String())
+	}
 	if err := json.Unmarshal(arguments, into); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return sentencef("The argument %q of %s has the wrong type: it cannot be a %s. Look at the tool's schema.", wrong.Field, t.name, wrong.Value)
+			return sentencef("An argument of %s cannot be the %s: a whole number is written as digits alone, at most 18 of them.", t.name, wrong.Value)
 		}
-		return sentencef("The arguments of %s cannot be read: %v.", t.name, err)
+		return sentencef("The arguments of %s cannot be read.", t.name)
 	}
 	return nil
-}
-
-func (t *tool) has(name string) bool {
-	for _, p := range t.parameters {
-		if p.name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // sentence is an error that is shown as it is.
