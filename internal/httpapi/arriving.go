@@ -107,13 +107,18 @@ func (b *arriving) Read(p []byte) (int, error) {
 const maxPassedOver = 256 << 10
 
 // passOver reads what a request's handler has left of its body, as net/http would do over HTTP/1.1 before it sends the answer: many clients read
-// no answer before they have sent all. Only here is it known that they are waited for.
+// no answer before they have sent all. Only here is it known that they are waited for. Where a client has asked whether to send a body, net/http
+// answers at once and ends the connection, but only when the body has come: such a client may as well send nothing more, and has drainTime.
 func (b *arriving) passOver(w http.ResponseWriter, r *http.Request) {
-	if b.ended || b.left >= maxPassedOver || r.ProtoMajor != 1 || r.Close || r.Header.Get("Expect") != "" {
+	if b.ended || b.left >= maxPassedOver || r.ProtoMajor != 1 || r.Close {
 		return // net/http does not wait for the rest either
 	}
-	if w.Header().Get("Connection") == "close" {
+	asked := r.Header.Get("Expect") != ""
+	if asked || w.Header().Get("Connection") == "close" {
 		_ = b.control.Flush() // the answer waits for nothing where its connection ends; who has gone needs none
+	}
+	if asked {
+		_ = b.control.SetReadDeadline(clock.System{}.Now().Add(drainTime)) // of the connection, whatever the server's clock shows
 	}
 	b.over.Store(true)
 	_, _ = io.CopyN(io.Discard, b, maxPassedOver+1)

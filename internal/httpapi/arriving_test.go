@@ -124,6 +124,29 @@ func (x exchange) send(t *testing.T, text string) {
 	}
 }
 
+// refused sends a request that is refused before its body has come, with some of that.
+func (p *pipes) refused(t *testing.T, fields, body string) exchange {
+	t.Helper()
+	here, there := net.Pipe()
+	p.connections <- there
+	x := exchange{here, make(chan int, 10), make(chan struct{})}
+	go func() {
+		defer close(x.ended)
+		in := bufio.NewReader(here)
+		for {
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			x.statuses <- resp.StatusCode
+		}
+	}()
+	x.send(t, "POST /note/global/was_written HTTP/1.1\r\nHost: app.j17.example\r\nAuthorization: Bearer nobody\r\n"+fields+"\r\n\r\n"+body)
+	return x
+}
+
 // TestAServerThatStopsDoesNotReadWhatItHasRefused: a request that is refused before its body has come waits for the rest as net/http does, so that
 // its connection can be used again, but not once the server is about to stop.
 func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
@@ -134,34 +157,16 @@ func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 		p := f.serveBy(t, spoken)
 		const length = 20_000
 		half := strings.Repeat("x", length/2)
-		post := func(fields, body string) exchange {
-			here, there := net.Pipe()
-			p.connections <- there
-			x := exchange{here, make(chan int, 10), make(chan struct{})}
-			go func() {
-				defer close(x.ended)
-				in := bufio.NewReader(here)
-				for {
-					resp, err := http.ReadResponse(in, nil)
-					if err != nil {
-						return
-					}
-					_, _ = io.Copy(io.Discard, resp.Body)
-					_ = resp.Body.Close()
-					x.statuses <- resp.StatusCode
-				}
-			}()
-			x.send(t, "POST /note/global/was_written HTTP/1.1\r\nHost: app.j17.example\r\nAuthorization: Bearer nobody\r\n"+fields+"\r\n\r\n"+body)
-			return x
-		}
+		post := func(fields, body string) exchange { return p.refused(t, fields, body) }
 
 		// What has all come leaves a connection that is of use, half of it one that waits.
 		known := fmt.Sprintf("Content-Length: %d", length)
 		whole, left := post(known, half), post(known, half)
 		chunked := post("Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", length, half))
+		asked := post(known+"\r\nExpect: 100-continue", half)
 		large := post(fmt.Sprintf("Content-Length: %d", 1<<20), "")
 		synctest.Wait()
-		if got, want := [4]int{len(whole.statuses), len(left.statuses), len(chunked.statuses), len(large.statuses)}, [4]int{0, 0, 1, 1}; got != want {
+		if got, want := [5]int{len(whole.statuses), len(left.statuses), len(chunked.statuses), len(asked.statuses), len(large.statuses)}, [5]int{0, 0, 1, 1, 1}; got != want {
 			t.Errorf("%d answers have come, want %d", got, want)
 		}
 		whole.send(t, half+"GET /note/global HTTP/1.1\r\nHost: app.j17.example\r\n\r\n")
@@ -179,7 +184,7 @@ func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 			f.EndStalled(ctx)
 		}()
 		synctest.Wait()
-		for name, x := range map[string]exchange{"of a known length": left, "in chunks": chunked} {
+		for name, x := range map[string]exchange{"of a known length": left, "in chunks": chunked, "unasked": asked} {
 			select {
 			case <-x.ended:
 			default:
@@ -192,9 +197,40 @@ func TestAServerThatStopsDoesNotReadWhatItHasRefused(t *testing.T) {
 		stop()
 		<-looked
 		_ = whole.Close()
-		for _, x := range []exchange{whole, left, chunked, large} {
+		for _, x := range []exchange{whole, left, chunked, asked, large} {
 			<-x.ended
 			_ = x.Close()
 		}
 	})
+}
+
+// TestWhoAsksWhetherToSendABody: a request that is refused is answered at once, and its connection ends soon, whether its client has sent nothing of
+// the body or a part that it was not asked for.
+func TestWhoAsksWhetherToSendABody(t *testing.T) {
+	for name, c := range map[string]struct{ fields, sent string }{
+		"nothing":          {"Content-Length: 100", ""},
+		"a part":           {"Content-Length: 100", `{"data":`},
+		"a part in chunks": {"Transfer-Encoding: chunked", "64\r\n{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, nil)
+				spoken := &http.Protocols{}
+				spoken.SetHTTP1(true)
+				began := time.Now()
+				x := f.serveBy(t, spoken).refused(t, c.fields+"\r\nExpect: 100-continue", c.sent)
+				if got := <-x.statuses; got != http.StatusUnauthorized {
+					t.Errorf("it is answered %d", got)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("the answer comes after %v", took)
+				}
+				<-x.ended // the time of the test goes on by itself
+				if took := time.Since(began); took > 11*time.Second {
+					t.Errorf("the connection ends after %v", took)
+				}
+				_ = x.Close()
+			})
+		})
+	}
 }

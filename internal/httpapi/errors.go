@@ -173,7 +173,7 @@ func problemOf(code j17.Code) problem {
 // have sent everything, and a connection that is closed meanwhile is all that they would see of it.
 const maxDrained = 64 << 20
 
-// drainTime is how long the sender of a body that is too large may take to send what is drained.
+// drainTime is how long the sender of a body that is refused may take to send what is drained.
 const drainTime = 10 * time.Second
 
 // drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to send
