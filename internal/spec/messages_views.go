@@ -99,7 +99,7 @@ func (m *messages) paramOfOurs(at diag.Pointer, name string) {
 }
 
 func (m *messages) badQuery(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id"`)
+	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id": there is one condition in a query`)
 }
 
 func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name string, members []string) {

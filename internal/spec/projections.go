@@ -410,6 +410,10 @@ func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, o
 		c.badQuery(at, text)
 		return nil
 	}
+	if strings.Contains(right, "=") && right[0] == '$' {
+		c.badQuery(at, text)
+		return nil
+	}
 	if right[0] == '$' {
 		if o := operand(value.StringValue(right), at, true); o != nil {
 			q.Value = *o
