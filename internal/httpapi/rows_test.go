@@ -94,6 +94,7 @@ func TestRefusedRows(t *testing.T) {
 		"notes?at=1": "known here: order, near, radius, count, start, filters of indexed fields", "notes/_count?order=text": "known here: filters of indexed fields",
 		"notes/_stream?order=text": "known here: near, radius, heartbeat, filters of indexed fields", "notes?txet=1": `there is no field \"txet\" in select (did you mean \"text\"?)`,
 		"by_id?note=global&count=1": "The projection 'by_id' has no rows: it is not for each aggregate of a type. Read it with its parameters; known here: at, synchronous, the parameters of the projection",
+		"ghost":                     "There is no projection 'ghost' in this environment. It has 'by_id'", "note": "Did you mean 'notes'?",
 	} {
 		if got := f.do(t, "GET", "/_projections/"+path, ""); !strings.Contains(got.body, says) {
 			t.Errorf("%s: %s", path, got.body)

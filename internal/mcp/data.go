@@ -96,7 +96,7 @@ func (s *Server) addDataTools() {
 	add(s, tool{
 		name: "read_projection", title: "Read a projection",
 		description: "Returns what a projection of the running server yields: data of several aggregates as of one moment, in the shape that the spec declares. Projections of the named form (for_each) take an id; " +
-			"those that are an array of sources take parameters.",
+			"those that are an array of sources take parameters. list_rows has the rows of the named form.",
 		parameters: []parameter{
 			{"name", `{"type":"string"}`, "The projection, as in the spec.", true},
 			{"id", `{"type":"string"}`, anyName, false},
@@ -186,7 +186,7 @@ func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, erro
 	}
 	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: in.At})
 	if err != nil {
-		return nil, err
+		return nil, withTool(err, "ask for its rows", "list_rows lists them.")
 	}
 	return projectionOut{Projection: in.Name, Data: v.Data, Metadata: v.Metadata}, nil
 }

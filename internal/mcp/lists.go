@@ -36,7 +36,7 @@ func placeParameters(own ...parameter) []parameter {
 
 func (s *Server) addListTools() {
 	// Rows of projections.
-	named := parameter{"name", `{"type":"string"}`, "The projection: one that is for each aggregate of a type (for_each).", true}
+	named := parameter{"name", `{"type":"string"}`, "The projection: one that is for each aggregate of a type (for_each). Those that are an array of sources have no rows: read_projection reads them.", true}
 	filters := parameter{
 		"filters", `{"type":"object","additionalProperties":{"type":"string"}}`,
 		"Which rows are wanted, by indexed fields of the result: {\"status\":\"open\",\"points.gte\":\"10\"}. A field alone asks for a value; behind it may stand " +
@@ -170,7 +170,8 @@ func (s *Server) listRows(ctx context.Context, in listIn) (any, error) {
 		q.Set("near", in.Lat.String()+","+in.Lng.String())
 		q.Set("radius", in.Radius.String())
 	}
-	return s.rows(in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.ProjectionRows(ctx, in.Name, q) })
+	rows, err := s.rows(in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.ProjectionRows(ctx, in.Name, q) })
+	return rows, withTool(err, "has no rows", "read_projection does that.")
 }
 
 type countOut struct {
@@ -185,7 +186,7 @@ func (s *Server) countRows(ctx context.Context, in listIn) (any, error) {
 	}
 	n, err := s.o.Reader.CountRows(ctx, in.Name, q)
 	if err != nil {
-		return nil, err
+		return nil, withTool(err, "has no rows", "read_projection does that.")
 	}
 	return countOut{in.Name, n}, nil
 }

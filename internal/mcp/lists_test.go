@@ -106,6 +106,14 @@ func TestLists(t *testing.T) {
 		refusal(t, s, tool, `{"name":"x"}`, "No index serves this list", "Code: not_indexed")
 	}
 	refusal(t, s, "find_containing", `{"type":"zone","lat":1,"lng":2}`, "Code: not_indexed")
+
+	// Where it sends its readers elsewhere, the tool that goes there is named.
+	r.err = &client.Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "The projection 'x' has no rows: read it").At("count"), Status: 400}
+	for _, tool := range []string{"list_rows", "count_rows"} {
+		refusal(t, s, tool, `{"name":"x"}`, "read it. read_projection does that.", "Place: count")
+	}
+	r.err = &client.Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "Say which one, or ask for its rows."), Status: 200}
+	refusal(t, s, "read_projection", `{"name":"x"}`, "or ask for its rows. list_rows lists them.")
 }
 
 // TestLargeRows: a page has as many rows as an answer has room for, and the next one goes on behind them.

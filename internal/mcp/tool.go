@@ -211,6 +211,18 @@ func (s *Server) failed(err error) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: s.withoutSecrets(text)}}}
 }
 
+// withTool adds which tool does what the message of a server sends its readers to. The message says so where it has the words.
+func withTool(err error, words, tool string) error {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok || !strings.Contains(e.Problem.Message, words) {
+		return err
+	}
+	told, problem := *e, *e.Problem
+	problem.Message = full(problem.Message) + " " + tool
+	told.Problem = &problem
+	return &told
+}
+
 // describe tells all that is known about a failure.
 func (s *Server) describe(e *j17.Error) string {
 	var b strings.Builder

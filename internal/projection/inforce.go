@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -187,10 +188,18 @@ func (in *inForce) names() ([]string, error) {
 	return names, nil
 }
 
-// nearest is a sentence with the projection that is called nearly so, if there is one.
+// nearest is a sentence with the projection that is called nearly so, or with all of them where none is and there are few.
 func (in *inForce) nearest(name string) string {
-	if near := diag.Nearest(name, slices.Sorted(maps.Keys(in.all))); near != "" {
+	const few = 12
+	all := slices.Sorted(maps.Keys(in.all))
+	near := diag.Nearest(name, all)
+	switch {
+	case near != "":
 		return " Did you mean '" + near + "'?"
+	case len(all) == 0:
+		return " It has none."
+	case len(all) <= few:
+		return " It has '" + strings.Join(all, "', '") + "'."
 	}
 	return ""
 }

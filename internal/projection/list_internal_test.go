@@ -152,6 +152,26 @@ func TestWhatNoIndexServes(t *testing.T) {
 	}
 }
 
+// TestWhatMayBeMeant: where an index serves what is nearly asked for, the refusal says so.
+func TestWhatMayBeMeant(t *testing.T) {
+	indexes := indexesOf("status", "team points", "words:title")
+	for query, says := range map[string]string{
+		"title=x":                 `or ask for words with "title.words"`,
+		"points.contains=1":       `if a filter of "points" is meant, write one of .in, .prefix, .gt, .gte, .lt, .lte, .words behind it`,
+		"title.words=a&status=b":  "words are asked for alone",
+		"title.words=a&order=-id": "words are asked for alone",
+	} {
+		if _, err := planOf(t, indexes, query); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	for _, query := range []string{"count.gt=1", "other=1", "order=title"} {
+		if _, err := planOf(t, indexes, query); err == nil || strings.Contains(err.Error(), "meant") || strings.Contains(err.Error(), "words with") || strings.Contains(err.Error(), "alone") {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+}
+
 // TestIndexesThatCannotBeDeclared are not in the hint: it says why in the words of a deployment that would refuse them. What cannot be asked for
 // is not said to be possible.
 func TestIndexesThatCannotBeDeclared(t *testing.T) {
@@ -164,7 +184,7 @@ func TestIndexesThatCannotBeDeclared(t *testing.T) {
 		"near.gt=1":             `means something in every request for a list`,
 		"fixed=1":               `an include decides it`,
 		"lines.n=1":             `leads into an array`,
-		"points.gt=1&team.gt=b": `a range, a prefix or a list of values; words stand alone`,
+		"points.gt=1&team.gt=b": `a range, a prefix or a list of values`,
 	} {
 		_, err := planOf(t, indexesOf("team points"), query)
 		e, ok := err.(*j17.Error) //nolint:errorlint // it is that, and nothing around it

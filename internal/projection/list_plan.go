@@ -101,15 +101,17 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	fields, isWords := wantedIndex(q)
 	why := of.Unindexed(fields)
 	switch {
+	case len(fields) == 0 && slices.ContainsFunc(q.conditions, func(c condition) bool { return c.op == words }):
+		says += ": words are asked for alone, without other filters and without an order"
 	case len(fields) == 0 && q.order == "":
-		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix or a list of values; words stand alone"
+		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix or a list of values"
 	case len(fields) == 0:
-		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix, a list of values or the order; words stand alone"
+		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix, a list of values or the order"
 	case why != "":
 		says += ", and none can be declared that would: " + why
 	default:
 		details.Declare = declaredIndex(fields, isWords)
-		says += ": add " + string(details.Declare) + ` to its "index"`
+		says += ": add " + string(details.Declare) + ` to its "index"` + meant(of, q)
 	}
 	if says += ". "; len(there) == 0 {
 		says += "It has no index, so that its rows come by id only."
@@ -122,6 +124,27 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 		return e.At("order")
 	}
 	return e.At(j17.Printable(q.conditions[0].field))
+}
+
+// meant says how what was asked for may have been meant, where an index serves that.
+func meant(of *spec.Projection, q listQuery) string {
+	for i := range q.conditions {
+		c := &q.conditions[i]
+		if c.op != equal {
+			continue
+		}
+		field := c.field[:max(strings.LastIndexByte(c.field, '.'), 0)]
+		for j := range of.Indexes {
+			x := &of.Indexes[j]
+			switch {
+			case x.Words && x.Fields[0].Name == c.field:
+				return `, or ask for words with "` + c.field + `.words"`
+			case slices.Contains(fieldNames(x), field):
+				return `, or, if a filter of "` + field + `" is meant, write one of .` + strings.Join(spec.FilterWords(), ", .") + " behind it"
+			}
+		}
+	}
+	return ""
 }
 
 // maxIndexFields is how many fields an index has at most.

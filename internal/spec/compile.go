@@ -284,8 +284,11 @@ func (c *compiler) aggregateTypes(v value.Value, at diag.Pointer) {
 
 func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *AggregateType {
 	t := &AggregateType{Name: name, Fingerprint: sha256.Sum256(statePart(v).AppendJSON([]byte{tick.Semantics})), Events: map[string]*EventType{}}
-	if !c.object(v, at, shape{what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"}}) {
+	if !c.object(v, at, shape{what: "an aggregate type", required: []string{"events"}, optional: []string{"onTombstone", "identity"}, refused: []string{"geo"}}) {
 		return t
+	}
+	if !v.Get("geo").IsMissing() {
+		c.geoOfType(at.Key("geo"))
 	}
 	events := v.Get("events")
 	if events.Kind() == value.Object && events.Len() == 0 {

@@ -107,13 +107,19 @@ func (c *compiler) knownGeo() []string {
 }
 
 func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
-	if !c.object(v, at, shape{what: "geo", required: []string{"type", "path"}}) {
+	if v.Kind() != value.Object {
+		c.geoNoObject(at, v.Kind())
 		return nil
 	}
+	c.object(v, at, shape{what: "geo", required: []string{"type", "path"}})
 	name := c.choice(v.Get("type"), at.Key("type"), "the type of geo", c.knownGeo()...)
 	g := &Geo{Type: c.out.GeoTypes[name]}
 	if g.Type == nil || slices.Contains(geoShapes(), name) {
 		g.Type = &GeoType{Name: name, Shape: name}
+	}
+
+	if v.Get("path").IsMissing() {
+		return g
 	}
 
 	// A path to one place in the event's own data: what says where an aggregate is depends on the event alone.

@@ -13,6 +13,10 @@ import (
 
 // indexes reads by which fields rows of the named form are found. The definition is sound otherwise.
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
+	if !v.IsMissing() && v.Kind() != value.Array {
+		c.indexNoArray(at, v.Kind())
+		return
+	}
 	before := c.Errors()
 	seen := map[string]bool{}
 	r := c.resultsOf(p, of)
@@ -149,11 +153,16 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 		}
 	case value.Object:
 		x.Words = true
-		if r.c.object(v, at, shape{what: "an index of words", required: []string{"words"}}) {
-			add(v.Get("words"), at.Key("words"))
+		switch words := v.Get("words"); {
+		case words.IsMissing() && !slices.ContainsFunc(v.Members(), func(m value.Member) bool { return r.c.Nearest(m.Key, []string{"words"}) != "" }):
+			r.c.badIndex(at, "an object without \"words\"")
+		case words.Kind() == value.Array:
+			r.c.wordsOfMany(at.Key("words"))
+		case r.c.object(v, at, shape{what: "an index of words", required: []string{"words"}}):
+			add(words, at.Key("words"))
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
-		r.c.badIndex(at, v.Kind())
+		r.c.badIndex(at, aKind(v.Kind()))
 	}
 	return x
 }
@@ -168,6 +177,9 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	// A path through objects of the result, of a name that can be asked for.
 	path, err := jsonpath.ParseState(text)
 	switch {
+	case jsonpath.IsPath(text):
+		r.c.badField(at, text)
+		return Field{}, false
 	case err != nil:
 		r.c.badPath(at, err)
 		return Field{}, false

@@ -132,6 +132,10 @@ func (m *messages) missingKey(at diag.Pointer, what, key string) {
 		d.Hintf(`write "aggregate_types": {}, or start with "j17 spec new"`)
 	case "as":
 		d.Hintf(`name each element, as in "as": "$item"`)
+	case "sources":
+		d.Hintf(`write what is read, as in "for_each": "order", "sources": {"order": "$key"}`)
+	case "select":
+		d.Hintf(`write the result, as in "select": {"status": "$.order.status"}`)
 	case "that":
 		d.Hintf(`write what has to hold, as in "that": {"gte": ["$.state.balance", "$.data.amount"]}`)
 	case "message":

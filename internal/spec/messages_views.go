@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,9 +138,19 @@ func (m *messages) indexOfArrayForm(at diag.Pointer) {
 		Hintf(`remove it, or name the aggregate type that there is a row for with "for_each"`)
 }
 
-func (m *messages) badIndex(at diag.Pointer, got value.Kind) {
-	m.Errorf(at, "an index must be a field, an array of fields or {\"words\": field}, not %s", aKind(got)).
+func (m *messages) badIndex(at diag.Pointer, got string) {
+	m.Errorf(at, "an index must be a field, an array of fields or {\"words\": field}, not %s", got).
 		Hintf(`write it as in "status", ["team", "points"] or {"words": "title"}`)
+}
+
+func (m *messages) indexNoArray(at diag.Pointer, got value.Kind) {
+	m.Errorf(at, "index must be an array, not %s", aKind(got)).
+		Hintf(`write one element for each index, as in ["status", ["team", "points"], {"words": "title"}]`)
+}
+
+func (m *messages) wordsOfMany(at diag.Pointer) {
+	m.Errorf(at, "an index of words has one field, not an array of them").
+		Hintf(`write an index for each field, as in {"words": "title"}, {"words": "about"}`)
 }
 
 func (m *messages) indexedTooLarge(at diag.Pointer, most int) {
@@ -171,6 +182,10 @@ func (m *messages) fieldInArray(at diag.Pointer, text string) {
 
 func (m *messages) noField(at diag.Pointer, text string, known []string) {
 	d := m.Errorf(at, "there is no field %s in select", quote(text))
+	if field, reverse := strings.CutPrefix(text, "-"); reverse && slices.Contains(known, field) {
+		d.Hintf("an index serves both orders: write %q", field)
+		return
+	}
 	if near := m.Nearest(text, known); near != "" {
 		d.Hintf("did you mean %q?", near)
 		return
@@ -238,6 +253,15 @@ func (m *messages) placesRemoved(at diag.Pointer, aggregateType, shape string) {
 
 func (m *messages) geoTypeNamedLikeShape(at diag.Pointer, name string) {
 	m.Errorf(at, "a geo type cannot be named %s, since that is a shape", quote(name)).AtKey().Hintf("choose another name")
+}
+
+func (m *messages) geoNoObject(at diag.Pointer, got value.Kind) {
+	m.Errorf(at, "geo must be an object, not %s", aKind(got)).Hintf(`write it as in {"type": "point", "path": "$.data.location"}`)
+}
+
+func (m *messages) geoOfType(at diag.Pointer) {
+	m.Errorf(at, "an aggregate type has no geo: events say where their aggregates are").AtKey().
+		Hintf(`write it in event types, as in "geo": {"type": "point", "path": "$.data.location"}`)
 }
 
 func (m *messages) badGeoPath(at diag.Pointer, path string) {

@@ -158,7 +158,7 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 	if c.Errors() == before {
 		p.Fingerprint = c.fingerprint(value.StringValue(name), v)
 	}
-	if c.Errors() == before && named {
+	if c.Errors() == before && named && !v.Get("select").IsMissing() {
 		c.indexes(p, v.Get("index"), at.Key("index"), v.Get("select"))
 	}
 	return p
