@@ -338,17 +338,24 @@ func checkTold(t *testing.T, p *process, hook *receiver, all []storedEvent) {
 // checkProof checks what a server says about its subscriptions: it has compared what they have passed with the feed, and found no gap.
 func checkProof(t *testing.T, p *process) {
 	t.Helper()
+	text := metrics(t, p)
+	if !bytes.Contains(text, []byte("\nj17_subscription_gaps_total 0\n")) || !bytes.Contains(text, []byte("\nj17_subscription_checks_total ")) ||
+		bytes.Contains(text, []byte("\nj17_subscription_checks_total 0\n")) {
+		t.Errorf("the proof of subscriptions:\n%s", text)
+	}
+}
+
+// metrics returns what a server prints for Prometheus.
+func metrics(t *testing.T, p *process) []byte {
+	t.Helper()
 	resp, err := http.Get(p.ready.URLs["internal"] + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status, err)
 	}
-	if !bytes.Contains(text, []byte("\nj17_subscription_gaps_total 0\n")) || !bytes.Contains(text, []byte("\nj17_subscription_checks_total ")) ||
-		bytes.Contains(text, []byte("\nj17_subscription_checks_total 0\n")) {
-		t.Errorf("the proof of subscriptions, status %d:\n%s", resp.StatusCode, text)
-	}
+	return text
 }

@@ -41,17 +41,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 			dir := t.TempDir()
 			cmd := command(t, "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
 			cmd.Dir = dir
-			stdout, err := said(cmd.StdoutPipe)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stderr, err := said(cmd.StderrPipe)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdout, stderr := begun(t, cmd)
 			defer func() {
 				_ = cmd.Process.Signal(syscall.SIGTERM)
 				_ = cmd.Wait()

@@ -219,6 +219,22 @@ func said(pipe func() (io.ReadCloser, error)) (io.Reader, error) {
 	return patient{out}, err
 }
 
+// begun starts a process, and returns what it is going to write.
+func begun(t *testing.T, cmd *exec.Cmd) (stdout, stderr io.Reader) {
+	t.Helper()
+	stdout, err := said(cmd.StdoutPipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stderr, err = said(cmd.StderrPipe); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return stdout, stderr
+}
+
 // TestProcessesHaveTheirOwnHome runs the tests' processes where somebody has logged in: none of them looks there.
 func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	home, config := t.TempDir(), t.TempDir()

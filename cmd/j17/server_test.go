@@ -116,17 +116,7 @@ func TestTheSpecFollowsItsFile(t *testing.T) {
 	}
 	write(plainSpec)
 	cmd := command(t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
-	stderr, err := said(cmd.StderrPipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := said(cmd.StdoutPipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout, stderr := begun(t, cmd)
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestEveryMetricIsDocumented compares the table of docs/operations.md with what a server prints, both ways: the names, and of each row the types
+// of what it names.
+func TestEveryMetricIsDocumented(t *testing.T) {
+	p, _ := started(t, plainSpec)
+	metrics(t, p) // requests are counted from the first one on
+
+	// What the server prints.
+	printed := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (j17_\w+) (\w+)$`).FindAllStringSubmatch(string(metrics(t, p)), -1) {
+		printed[m[1]] = m[2]
+	}
+
+	// What the table says. A type stands there in the singular or in the plural.
+	documented, named := map[string]bool{}, regexp.MustCompile(`j17_\w+`)
+	for row := range strings.Lines(sectionsOf(pageText(t, "../../docs/operations.md"))["Metrics"]) {
+		cells := strings.Split(row, " | ")
+		if len(cells) < 3 || !named.MatchString(cells[0]) {
+			continue
+		}
+		types := map[string]bool{}
+		for _, name := range named.FindAllString(cells[0], -1) {
+			if documented[name] {
+				t.Errorf("%s stands in two rows", name)
+			}
+			documented[name], types[printed[name]] = true, true
+		}
+		said := map[string]bool{}
+		for word := range strings.SplitSeq(cells[1], ", ") {
+			said[strings.TrimSuffix(word, "s")] = true
+		}
+		if diff := cmp.Diff(said, types); diff != "" {
+			t.Errorf("the types of %s: %s", cells[0], diff)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(documented)), slices.Sorted(maps.Keys(printed))); diff != "" {
+		t.Errorf("the table of metrics and what the server prints (+):\n%s", diff)
+	}
+}
