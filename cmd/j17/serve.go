@@ -311,9 +311,10 @@ func showReady(w io.Writer, r server.ServeReady, asJSON bool) error {
 	return err
 }
 
-// hangups passes on each SIGHUP, which asks to read certificates anew.
+// hangups passes on each SIGHUP, which asks to read certificates anew. From then on it does not end the program any more.
 func hangups() (<-chan struct{}, func()) {
 	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Ignore(syscall.SIGHUP) // main takes it for an end; with Reset it would be one until the next line
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		for {

@@ -9,10 +9,13 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,19 +83,68 @@ func scriptCertificate(ts *testscript.TestScript, neg bool, _ []string) {
 	if neg {
 		ts.Fatalf("certify does not take !")
 	}
+	ts.Check(certify(ts.MkAbs("cert.pem"), ts.MkAbs("key.pem")))
+}
+
+// certify writes a certificate for *.example.test, and its key.
+func certify(certFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "example.test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		DNSNames: []string{"example.test", "*.example.test"},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs("cert.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	ts.Check(os.WriteFile(ts.MkAbs("key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600),
+	)
+}
+
+// TestHangupsDoNotEndServers: SIGHUP, which `systemctl reload` sends, has certificates read anew as often as it comes. It ends any other
+// command.
+func TestHangupsDoNotEndServers(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := certify(certFile, keyFile); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, "j17", "serve", "--data", filepath.Join(dir, "data"), "--base-domain", "example.test", "--listen", "127.0.0.1:0",
+		"--internal-listen", "127.0.0.1:0", "--http-listen", "", "--tls-cert", certFile, "--tls-key", keyFile)
+	stdout, stderr := begun(t, cmd)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(line, err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for i := range 2 {
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for read := false; !read; read = strings.Contains(lines.Text(), "certificate read anew") {
+			if !lines.Scan() {
+				t.Fatalf("signal %d: the server has ended: %v", i+1, lines.Err())
+			}
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		continue // until it has said all
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestServeSettingsAreDocumented(t *testing.T) {
