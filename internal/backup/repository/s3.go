@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"net"
@@ -254,11 +256,22 @@ func (b *bucket) readable(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return errors.New("the server did not answer in time")
 	}
-	if _, ok := errors.AsType[*net.OpError](err); ok {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return errors.New("the certificate of the server cannot be verified")
+	}
+	if brokenOff(err) {
 		return errors.New("the server cannot be reached, or has broken the connection off")
 	}
 	if s3utils.CheckValidBucketName(b.name) != nil { // which is found out before anything is asked
 		return fmt.Errorf("there can be no bucket %s: name one of 3 to 63 letters, digits, dots and hyphens", b.name)
 	}
 	return errors.New("the request to the server failed")
+}
+
+// brokenOff reports whether there was no answer, or no whole one. Where a connection ends before the answer the client has a text of its own, in
+// the error of a URL.
+func brokenOff(err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	_, request := errors.AsType[*url.Error](err)
+	return network || request || errors.Is(err, io.ErrUnexpectedEOF)
 }
