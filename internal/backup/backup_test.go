@@ -313,6 +313,9 @@ func TestServer(t *testing.T) {
 	h.write(t, h.prod, "one", "first")
 	h.write(t, staging, "one", "second", "third")
 	b := h.make(t, j17.System, "")
+	if log := h.log.String(); !strings.Contains(log, "of=server ") {
+		t.Errorf("the log does not say what it is of: %s", log)
+	}
 	if b.Status != backup.Completed || len(b.Moments) != 2 {
 		t.Fatalf("%+v", b)
 	}

@@ -338,13 +338,21 @@ func (s *Service) guarded(ctx context.Context, j *job) (err error) {
 // maxError bounds the text of an error that is kept, in bytes.
 const maxError = 1000
 
+// saidScope is what a backup is of, as lists say it.
+func saidScope(t j17.Tenant) string {
+	if t == j17.System {
+		return string(repository.OfServer)
+	}
+	return string(t)
+}
+
 // end notes what has become of a job.
 func (s *Service) end(ctx context.Context, j *job, err error) {
 	b := *j.row
 	b.CompletedAt = s.Clock.Now().UTC().Truncate(time.Millisecond)
 	b.Done, b.Total, b.Bytes = j.done.Load(), j.total.Load(), j.bytes.Load()
 	b.Status = Completed
-	at := []slog.Attr{slog.String("backup", b.ID), slog.String("of", string(b.Scope)), slog.String("storage", b.Storage())}
+	at := []slog.Attr{slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)), slog.String("storage", b.Storage())}
 	switch {
 	case errors.Is(err, errCancelled):
 		b.Status, b.Error, b.Moments = Failed, err.Error(), nil

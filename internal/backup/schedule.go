@@ -107,7 +107,7 @@ func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
 			continue
 		}
 		b.Left = false
-		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", string(b.Scope)))
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)))
 	}
 	for _, b := range all {
 		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil { // one that is made again goes on where it was

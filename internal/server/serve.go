@@ -353,7 +353,7 @@ func (c *checks) operator(o *ServeOptions) {
 	case err != nil:
 		c.add("operator-password-file: %w", err)
 	case utf8.RuneCountInString(password) < control.MinPassword || len(password) > control.MaxPassword:
-		c.add("operator-password-file: the password must have at least %d characters and at most %d bytes", control.MinPassword, control.MaxPassword)
+		c.add("operator-password-file: the password in %s must have at least %d characters and at most %d bytes", o.OperatorPasswordFile, control.MinPassword, control.MaxPassword)
 	}
 }
 
@@ -424,7 +424,9 @@ func (c *checks) nodes(o *ServeOptions) {
 	if o.NodeSecretFile != "" {
 		raw, err := os.ReadFile(o.NodeSecretFile)
 		if err == nil {
-			secret, err = parseSecret(raw)
+			if secret, err = parseSecret(raw); err != nil {
+				err = fmt.Errorf("%s: %w", o.NodeSecretFile, err)
+			}
 		}
 		if err != nil {
 			c.add("node-secret-file: %w", err)
