@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"j17/bench/devserver"
+	"j17/internal/clock"
 )
 
 // The types: orders have the projection, notes have none, spots have places.
@@ -127,7 +128,7 @@ func start(ctx context.Context, bin string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{Server: server, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2 * connections}}}, nil
+	return &target{Server: server, client: devserver.Client()}, nil
 }
 
 // admin sends a request to the internal listener.
@@ -219,9 +220,8 @@ func (t *target) rest(ctx context.Context) error {
 }
 
 func pause(ctx context.Context, d time.Duration) {
-	waiting, stop := context.WithTimeout(ctx, d)
-	defer stop()
-	<-waiting.Done()
+	system := clock.System{}
+	_ = system.Wait(ctx, system.Now().Add(d)) // it is over in either case
 }
 
 // took is how long some requests took, in their order.

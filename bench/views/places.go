@@ -53,7 +53,7 @@ func places(ctx context.Context, bin string, out io.Writer, points int, each tim
 		return err
 	}
 	defer server.End()
-	t := &target{Server: server, rows: points, out: out, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: asking}}}
+	t := &target{Server: server, rows: points, out: out, client: devserver.Client()}
 	q := squareOf(points)
 	if err := errors.Join(t.loadPlaces(ctx, q), t.rest(ctx)); err != nil {
 		return err
