@@ -281,6 +281,8 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		if err == nil {
 			return nil
 		}
+		// A store that is left behind has failed before it closes, so the phase is read first.
+		phase := d.phase.Load()
 		if d.failed.Load() {
 			// It was on its way when writes stopped, or when the store was closed without it.
 			park()
@@ -293,7 +295,6 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 		}
 
 		// While the store closes, an error is an answer. For a table it always is: Pebble goes on without it and tries again.
-		phase := d.phase.Load()
 		if phase == closing || (phase == running && full && table) {
 			return err
 		}
@@ -314,8 +315,11 @@ func (d *disk) attempt(table, again bool, op func() error) error {
 			err = ended
 		}
 
-		// Nothing else helps: the store fails, and this call with it.
+		// Nothing else helps: the store fails, and this call with it, unless the store has begun to close.
 		d.fail(err)
+		if !d.failed.Load() {
+			return err
+		}
 	}
 }
 

@@ -3,7 +3,9 @@ package pebble
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -33,6 +35,41 @@ func TestNothingReturnsToWhatWasLeftBehind(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+}
+
+// TestNothingReturnsFromAFailedWrite leaves the store behind when the write has failed and before it is known what that means.
+func TestNothingReturnsFromAFailedWrite(t *testing.T) {
+	t.Parallel()
+	fs := &removing{FS: vfs.NewMem()}
+	d := &disk{FS: fs, clock: clock.System{}, logger: slog.New(slog.DiscardHandler), merging: newMerging(), ballast: true}
+	d.phase.Store(running)
+	fs.hook = func() {
+		d.failed.Store(true)
+		d.phase.Store(closing)
+	}
+	returned := make(chan error, 1)
+	go func() {
+		returned <- d.attempt(false, false, func() error { return syscall.ENOSPC })
+	}()
+	for !parked("TestNothingReturnsFromAFailedWrite.func") {
+		select {
+		case err := <-returned:
+			t.Fatalf("Pebble hears of it: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+// removing is a file system that calls hook when a file is removed.
+type removing struct {
+	vfs.FS
+	hook func()
+}
+
+func (fs *removing) Remove(name string) error {
+	fs.hook()
+	return fs.FS.Remove(name)
 }
 
 // parked tells whether a goroutine that the named function has begun stands still for ever.
