@@ -457,17 +457,36 @@ func (s *Store) totals() mark {
 }
 
 // settle puts everything into tables and marks that, so that no log matters any more. Where that cannot be done, the logs are
-// there for the next start. It reports false when end was closed first: then Pebble is still writing.
+// there for the next start. It reports false when end was closed first: then Pebble is still writing. Unless the store has failed,
+// Pebble has taken the request when settle returns: it must not come to it closed.
 func (s *Store) settle(end <-chan struct{}) bool {
 	if s.disk.failed.Load() || s.disk.short.Load() {
 		return true
 	}
+
+	// Ask for it. That begins a new log, which the disk may keep waiting.
 	failing := s.events.failing()
-	flushed := make(chan error, 1)
-	go func() { flushed <- s.db.Flush() }()
+	asked := make(chan request, 1)
+	go func() {
+		done, err := s.db.AsyncFlush()
+		asked <- request{done, err}
+	}()
+	var flush request
 	select {
-	case err := <-flushed:
-		if err == nil && !s.disk.failed.Load() {
+	case flush = <-asked:
+	case <-s.queue.faulted:
+		return true
+	case <-end:
+		return false
+	}
+	if flush.err != nil {
+		return true
+	}
+
+	// Wait for it, as long as it gets on.
+	select {
+	case <-flush.done:
+		if !s.disk.failed.Load() {
 			s.disk.marks.finish(s.totals())
 		}
 	case <-failing:
@@ -476,4 +495,10 @@ func (s *Store) settle(end <-chan struct{}) bool {
 		return false
 	}
 	return true
+}
+
+// request is what Pebble answers when it is asked to write its memory to tables: a channel that is closed when that is done.
+type request struct {
+	done <-chan struct{}
+	err  error
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -84,4 +86,57 @@ func TestWhatTheMarkNamesStays(t *testing.T) {
 	if n := files(); n != 2 { // the third log and the mark
 		t.Errorf("%d files are left", n)
 	}
+}
+
+// TestClosingWaitsForTheLastFlushToBegin lets background work fail while the disk keeps the log waiting that the last flush begins:
+// whoever asked Pebble for the flush must have its answer before Pebble is closed.
+func TestClosingWaitsForTheLastFlushToBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fs := &slowLogs{FS: vfs.NewMem()}
+		s, err := Open(Options{Dir: "data", FS: fs, Clock: clock.System{}, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		fs.gate.Store(&gate)
+		settled := make(chan bool, 1)
+		go func() { settled <- s.settle(nil) }()
+		synctest.Wait()
+		s.events.fail()
+		synctest.Wait()
+		select {
+		case <-settled:
+			t.Error("the flush has not begun yet")
+			settled <- true
+		default:
+		}
+		close(gate)
+		if !<-settled {
+			t.Error("it was given up")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// slowLogs is a file system on which a log is created when the gate is open.
+type slowLogs struct {
+	vfs.FS
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (fs *slowLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if gate := fs.gate.Load(); gate != nil && strings.HasSuffix(name, logSuffix) {
+		<-*gate
+	}
+	return fs.FS.Create(name, category)
+}
+
+func (fs *slowLogs) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if gate := fs.gate.Load(); gate != nil && strings.HasSuffix(newname, logSuffix) {
+		<-*gate
+	}
+	return fs.FS.ReuseForWrite(oldname, newname, category)
 }
