@@ -115,7 +115,7 @@ func newMetrics(a *API) *metrics {
 
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
 	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
-	gauge("j17_store_tag_bytes", "Memory in which the store keeps which tags there are.", func() float64 { return float64(a.Store.TagBytes()) })
+	gauge("j17_store_filter_bytes", "Memory in which the store keeps which tags and streams there are.", func() float64 { return float64(a.Store.FilterBytes()) })
 	return m
 }
 

@@ -319,6 +319,6 @@ type Health interface {
 	// DiskBytes returns what the store occupies. It looks at every file.
 	DiskBytes() uint64
 
-	// TagBytes returns the memory in which the store keeps which tags there are, beside its index of them.
-	TagBytes() uint64
+	// FilterBytes returns the memory in which the store keeps which tags and streams there are, beside what it has stored of them.
+	FilterBytes() uint64
 }

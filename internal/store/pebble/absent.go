@@ -179,18 +179,18 @@ type tagging struct {
 	recent *recentTags
 	last   j17.StreamID
 	// filter, if not nil, are the tags of all events.
-	filter *tagFilter
+	filter *filter
 }
 
 // taggingLocked returns what memory tells of the index of tags as of the present view.
 func (t *tenant) taggingLocked() tagging {
-	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last, filter: t.filter.Load()}
+	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last, filter: t.tagFilter.Load()}
 }
 
-// lacks reports whether it is certain that no event behind a position has all of some tags, which have those ids.
-func (r *reader) lacks(tags []string, ids []tagID, after j17.StreamID) bool {
+// lacksTags reports whether it is certain that no event behind a position has all of some tags, which have those ids.
+func (r *reader) lacksTags(tags []string, ids []tagID, after j17.StreamID) bool {
 	t := &r.tagging
-	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacks(r.tenant, ids)
+	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacksAny(r.tenant, ids)
 }
 
 // matches reports whether there is an event that the unit says is absent.
@@ -228,7 +228,7 @@ func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
 	for i, tag := range a.Tags {
 		ids[i] = idOfTag([]byte(tag))
 	}
-	if t.filter.Load().lacks(tenant, ids) {
+	if t.tagFilter.Load().lacksAny(tenant, ids) {
 		return false, nil
 	}
 	w, err := b.store.newTagWalk(b.store.db, tenant, ids)

@@ -51,7 +51,7 @@ func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) 
 		s.mu.Unlock()
 		return nil, err
 	}
-	m := &moment{reader: reader{view: v, store: s, tenant: s.numberLocked(t)}, name: t}
+	m := &moment{reader: s.readerLocked(v, t), name: t}
 	if m.tenant != 0 {
 		m.position = s.tenants[t].last
 	}

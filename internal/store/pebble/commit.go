@@ -155,7 +155,7 @@ func (s *Store) publish(b *batch) {
 	for _, t := range b.dropped {
 		t.nextNumber, t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = 0, tenantState{}, false, 0, 0, 0, tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
-		s.filterBytes -= t.filter.Swap(nil).size()
+		s.filterBytes -= t.tagFilter.Swap(nil).size() + t.streamFilter.Swap(nil).size()
 		t.move(t.next.last)
 	}
 	s.mu.Unlock()
@@ -263,6 +263,10 @@ type stagedHead struct {
 	key string
 	store.Head
 	changed bool
+	// fresh tells that the tenant did not have the stream, which is filtered in filters.
+	fresh    bool
+	tenant   *tenant
+	filtered filtered
 }
 
 // stagedItem is a side item after what was staged so far. value is its value where it was staged, asked for, or is not longer than
@@ -472,6 +476,9 @@ func (b *batch) finish() {
 	// In the order of their keys: the engine finds the place of the next one from that of the last.
 	slices.SortFunc(b.changed, func(x, y *stagedHead) int { return strings.Compare(x.key, y.key) })
 	for _, h := range b.changed {
+		if h.fresh {
+			h.tenant.streamFilter.Load().add(h.tenant.nextNumber, h.filtered)
+		}
 		b.put(append(b.key[:0], h.key...), appendHeadRecord(b.value[:0], &h.Head))
 	}
 	for _, t := range b.tenants {

@@ -36,7 +36,7 @@ func (s *Store) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &moment{reader: reader{view: v, store: s, tenant: s.numberLocked(t)}, name: t}
+	m := &moment{reader: s.readerLocked(v, t), name: t}
 	if m.tenant != 0 {
 		m.position = s.tenants[t].last
 	}

@@ -130,6 +130,8 @@ type Store struct {
 	// filtering tells that a filter is being made, and filterBytes is the size of all.
 	filtering   bool
 	filterBytes int
+	// streamSeed is that of the hashes by which streams are in filters.
+	streamSeed maphash.Seed
 	// archives and piles are those that are open. pilesMade counts all piles.
 	archives  map[*archive]bool
 	piles     map[*pile]bool
@@ -155,9 +157,13 @@ type tenant struct {
 	added []keptLeaf
 	noted j17.StreamID
 
-	// recent and filter are the committer's to change, and others read in them.
-	recent atomic.Pointer[recentTags]
-	filter atomic.Pointer[tagFilter]
+	// missed is how many new streams were looked for on disk since a filter over streams was asked for.
+	missed uint64
+
+	// recent and the filters over tags and streams are the committer's to change, and others read in them.
+	recent       atomic.Pointer[recentTags]
+	tagFilter    atomic.Pointer[filter]
+	streamFilter atomic.Pointer[filter]
 
 	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.
@@ -221,9 +227,9 @@ func Open(o Options) (*Store, error) {
 		queue:     newQueue(),
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
-		heads:     newHeadCache(cachedHeads),
-		leaves:    recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
-		due:       map[store.Space]*dueOrder{},
+		heads:     newHeadCache(cachedHeads), streamSeed: maphash.MakeSeed(),
+		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
+		due:    map[store.Space]*dueOrder{},
 	}
 	s.disk = &disk{
 		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
@@ -433,8 +439,8 @@ func (s *Store) Status() store.Status {
 // DiskBytes returns the size of all files of the store.
 func (s *Store) DiskBytes() uint64 { return s.disk.used() }
 
-// TagBytes returns the size of the filters over tags.
-func (s *Store) TagBytes() uint64 {
+// FilterBytes returns the size of the filters over tags and streams.
+func (s *Store) FilterBytes() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return uint64(s.filterBytes)

@@ -31,13 +31,13 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 	// Most heads are in memory.
 	heads := make([]store.Head, len(keys))
 	s.mu.Lock()
-	number := s.numberLocked(t)
+	r := s.readerLocked(nil, t)
 	var missing []int
 	headKey := make([]byte, 0, usualHeadKey)
 	for i, key := range keys {
 		var ok bool
-		headKey = appendHeadKey(headKey[:0], number, key)
-		if heads[i], ok = s.heads.get(headKey); !ok && number != 0 {
+		headKey = appendHeadKey(headKey[:0], r.tenant, key)
+		if heads[i], ok = s.heads.get(headKey); !ok && r.tenant != 0 && !r.lacks(headKey) {
 			missing = append(missing, i)
 		}
 	}
@@ -46,14 +46,14 @@ func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.
 		return heads, nil
 	}
 	// The view of the same moment.
-	v, err := s.acquireLocked()
+	var err error
+	r.view, err = s.acquireLocked()
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
 
 	// The others come from the view, without the lock.
-	r := reader{view: v, store: s, tenant: number}
 	defer r.close()
 	if len(missing) >= manyHeads {
 		return heads, r.loadMany(keys, missing, heads)
@@ -119,6 +119,9 @@ func canExist(key j17.Key) bool { return store.ValidKey(key) == nil }
 // stream has no events: its first one probably comes next.
 func (r reader) load(key j17.Key) (store.Head, error) {
 	headKey := appendHeadKey(make([]byte, 0, usualHeadKey), r.tenant, key)
+	if r.lacks(headKey) {
+		return store.Head{}, nil
+	}
 	h, err := getHead(r.snapshot, headKey, key)
 	if err != nil {
 		return store.Head{}, err

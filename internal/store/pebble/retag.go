@@ -107,7 +107,7 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 	// The entries. One without members is not needed.
 	for key, entry := range changed {
 		if entry.set != 0 {
-			t.filter.Load().add(t.nextNumber, tagID([]byte(key)[tenantPrefix+1:]))
+			t.tagFilter.Load().add(t.nextNumber, tagID([]byte(key)[tenantPrefix+1:]).filtered())
 		}
 		switch {
 		case entry.set == 0:

@@ -105,7 +105,7 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 	b.rewritten = true
 
 	// The head. Mostly only what was appended meanwhile is still to be linked.
-	h, err := b.head(t.nextNumber, key)
+	h, err := b.head(t, key)
 	if err != nil {
 		return 0, err
 	}

@@ -241,7 +241,7 @@ func (s *Store) ReadTagged(
 			if err := r.indexed(); err != nil {
 				return err
 			}
-			if r.lacks(of.Tags, ids, after) {
+			if r.lacksTags(of.Tags, ids, after) {
 				return nil // memory tells that there is nothing
 			}
 			if err := p.tagged(r, ids, &of, from, limit, names); err != nil || len(p.entries)+p.passed > 0 {

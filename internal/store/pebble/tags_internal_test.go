@@ -140,7 +140,7 @@ func TestMemoryTellsOfTheLatestTags(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.close()
-		return r.lacks(tags, nil, after)
+		return r.lacksTags(tags, nil, after)
 	}
 	if lacks(before, "seat:1") {
 		t.Error("memory tells of tags before there was a condition")

@@ -158,7 +158,7 @@ func (b *batch) checkUnit(t *tenant, u *store.Append, r *store.Result) error {
 	// The lengths of streams, written to or only looked at.
 	for i := range u.Pre {
 		p := &u.Pre[i]
-		h, err := b.head(t.nextNumber, p.Key)
+		h, err := b.head(t, p.Key)
 		if err != nil {
 			return err
 		}
@@ -228,7 +228,7 @@ func (i *stagedItem) holds(value string, now int64) bool {
 func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 	b.unit, b.sides = b.unit[:0], b.sides[:0]
 	for i := range u.Events {
-		h, err := b.head(t.nextNumber, u.Events[i].Key)
+		h, err := b.head(t, u.Events[i].Key)
 		if err != nil {
 			return err
 		}
@@ -258,22 +258,26 @@ func (b *batch) loadUnit(t *tenant, u *store.Append) error {
 }
 
 // head returns the head of a stream after what was staged so far.
-func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
-	b.key = appendHeadKey(b.key[:0], tenant, key)
+func (b *batch) head(t *tenant, key j17.Key) (*stagedHead, error) {
+	b.key = appendHeadKey(b.key[:0], t.nextNumber, key)
 	if h := b.heads[string(b.key)]; h != nil {
 		return h, nil
 	}
 	head, ok := b.store.cachedHead(b.key)
-	if !ok {
+	hashes := b.store.filteredStream(b.key)
+	if !ok && !t.streamFilter.Load().lacks(t.nextNumber, hashes) {
 		var err error
 		if head, err = b.findHead(b.key, key); err != nil {
 			return nil, err
+		}
+		if head.Length == 0 {
+			b.missed(t)
 		}
 	}
 	if len(b.slab) == cap(b.slab) {
 		b.slab = make([]stagedHead, 0, 256)
 	}
-	b.slab = append(b.slab, stagedHead{key: string(b.key), Head: head})
+	b.slab = append(b.slab, stagedHead{key: string(b.key), Head: head, fresh: head.Length == 0, tenant: t, filtered: hashes})
 	h := &b.slab[len(b.slab)-1]
 	b.heads[h.key] = h
 	return h, nil
@@ -281,7 +285,7 @@ func (b *batch) head(tenant uint32, key j17.Key) (*stagedHead, error) {
 
 // wantedHead is a stream whose head a batch is going to ask for.
 type wantedHead struct {
-	tenant uint32
+	tenant *tenant
 	key    j17.Key
 }
 
@@ -301,12 +305,12 @@ func (b *batch) lookUp(calls []*call) {
 		for i := c.done; i < len(c.units); i++ {
 			events := c.units[i].Events
 			for n := range events[:min(len(events), mostWanted-len(b.wanted))] {
-				b.wanted = append(b.wanted, wantedHead{t.nextNumber, events[n].Key})
+				b.wanted = append(b.wanted, wantedHead{t, events[n].Key})
 			}
 		}
 	}
 	slices.SortFunc(b.wanted, func(x, y wantedHead) int {
-		return -cmp.Or(cmp.Compare(x.tenant, y.tenant), cmp.Compare(x.key.Type, y.key.Type), cmp.Compare(x.key.ID, y.key.ID))
+		return -cmp.Or(cmp.Compare(x.tenant.nextNumber, y.tenant.nextNumber), cmp.Compare(x.key.Type, y.key.Type), cmp.Compare(x.key.ID, y.key.ID))
 	})
 	for i := range b.wanted {
 		_, _ = b.head(b.wanted[i].tenant, b.wanted[i].key)
@@ -440,7 +444,7 @@ func (b *batch) endRun() {
 	}
 	b.key2 = appendFeedKey(b.key2[:0], b.runOf.nextNumber, b.runEnd)
 	must(b.writes.Set(b.key2, b.run.take(), nil))
-	b.runOf.filter.Load().add(b.runOf.nextNumber, b.tags.ids...)
+	b.runOf.tagFilter.Load().addAll(b.runOf.nextNumber, b.tags.ids)
 	b.tags.write(b.writes, b.runOf.nextNumber, b.runEnd)
 }
 

@@ -72,8 +72,9 @@ type reader struct {
 	*view
 	store  *Store
 	tenant uint32
-	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags.
-	tagging tagging
+	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags. streamFilter, if not nil, is that over its streams.
+	tagging      tagging
+	streamFilter *filter
 }
 
 // read opens a reader, which must be closed.
@@ -87,11 +88,16 @@ func (s *Store) read(t j17.Tenant) (reader, error) {
 	if err != nil {
 		return reader{}, err
 	}
+	return s.readerLocked(v, t), nil
+}
+
+// readerLocked returns a reader of the present view, which whoever closes it lets go of.
+func (s *Store) readerLocked(v *view, t j17.Tenant) reader {
 	r := reader{view: v, store: s}
 	if known := s.tenants[t]; known != nil {
-		r.tenant, r.tagging = known.number, known.taggingLocked()
+		r.tenant, r.tagging, r.streamFilter = known.number, known.taggingLocked(), known.streamFilter.Load()
 	}
-	return r, nil
+	return r
 }
 
 func (r reader) close() { r.store.release(r.view) }
