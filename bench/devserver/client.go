@@ -9,16 +9,23 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"j17/internal/clock"
 )
 
 // Client returns a client that takes less processor time than the usual one, so that less of what a benchmark measures is its own load: each
 // request is written and read by the goroutine that makes it, on one of the connections that are kept. Requests are over when their context ends.
-// It is for servers on loopback that keep their connections; an answer is to be read and closed before the next request.
-func Client() *http.Client {
-	return &http.Client{Transport: &transport{idle: map[string][]*connection{}}}
+// It is for servers on loopback that keep their connections for longer than keptFor; an answer is to be read and closed before the next request.
+func Client(c clock.Clock) *http.Client {
+	return &http.Client{Transport: &transport{clock: c, idle: map[string][]*connection{}}}
 }
 
+// keptFor is for how long a connection is kept that nobody uses. Servers close such connections, which would fail a request.
+const keptFor = 10 * time.Second
+
 type transport struct {
+	clock clock.Clock
+
 	mu sync.Mutex
 	// idle has the connections that are kept, by the address they lead to.
 	idle map[string][]*connection
@@ -29,6 +36,8 @@ type connection struct {
 
 	in  *bufio.Reader
 	out *bufio.Writer
+	// since is when it was used last.
+	since time.Time
 }
 
 // RoundTrip is http.RoundTripper's.
@@ -62,14 +71,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (t *transport) connection(ctx context.Context, host string) (*connection, error) {
-	t.mu.Lock()
-	kept := t.idle[host]
-	if n := len(kept); n > 0 {
-		defer t.mu.Unlock()
-		t.idle[host] = kept[:n-1]
-		return kept[n-1], nil
+	if c := t.kept(host); c != nil {
+		return c, nil
 	}
-	t.mu.Unlock()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
 		return nil, err
@@ -77,9 +81,30 @@ func (t *transport) connection(ctx context.Context, host string) (*connection, e
 	return &connection{Conn: conn, in: bufio.NewReader(conn), out: bufio.NewWriter(conn)}, nil
 }
 
+// kept returns the connection that was used last, nil where there is none. Those that were not used for long are closed.
+func (t *transport) kept(host string) *connection {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := t.idle[host]
+	if len(kept) == 0 {
+		return nil
+	}
+	last := kept[len(kept)-1]
+	if t.clock.Now().Sub(last.since) < keptFor {
+		t.idle[host] = kept[:len(kept)-1]
+		return last
+	}
+	for _, c := range kept {
+		_ = c.Close() // the others were not used for longer
+	}
+	delete(t.idle, host)
+	return nil
+}
+
 func (t *transport) keep(c *connection, host string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	c.since = t.clock.Now()
 	t.idle[host] = append(t.idle[host], c)
 }
 

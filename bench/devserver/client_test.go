@@ -10,8 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"j17/bench/devserver"
+	"j17/internal/clock"
 )
 
 // TestClient makes requests one after the other to two servers: each has one connection, and answers are its own. A request whose context has ended
@@ -40,7 +42,8 @@ func TestClient(t *testing.T) {
 		return s
 	}
 	one, two := start("one"), start("two")
-	client := devserver.Client()
+	manual := clock.NewManual(time.Unix(1_700_000_000, 0))
+	client := devserver.Client(manual)
 	ask := func(ctx context.Context, url, body string) (string, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 		if err != nil {
@@ -79,5 +82,11 @@ func TestClient(t *testing.T) {
 	}
 	if got, err := ask(t.Context(), one.URL, "b"); err != nil || got != "one b" || opened.Load() != 3 {
 		t.Errorf("then %q: %v, on connection %d", got, err, opened.Load())
+	}
+
+	// One that nobody has used for long is not used again.
+	manual.Advance(time.Minute)
+	if got, err := ask(t.Context(), one.URL, "c"); err != nil || got != "one c" || opened.Load() != 4 {
+		t.Errorf("a minute later %q: %v, on connection %d", got, err, opened.Load())
 	}
 }

@@ -128,7 +128,7 @@ func start(ctx context.Context, bin string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{Server: server, client: devserver.Client()}, nil
+	return &target{Server: server, client: devserver.Client(clock.System{})}, nil
 }
 
 // admin sends a request to the internal listener.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"j17/bench/devserver"
+	"j17/internal/clock"
 )
 
 const placesSpec = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon"}}, "aggregate_types": {
@@ -53,7 +54,7 @@ func places(ctx context.Context, bin string, out io.Writer, points int, each tim
 		return err
 	}
 	defer server.End()
-	t := &target{Server: server, rows: points, out: out, client: devserver.Client()}
+	t := &target{Server: server, rows: points, out: out, client: devserver.Client(clock.System{})}
 	q := squareOf(points)
 	if err := errors.Join(t.loadPlaces(ctx, q), t.rest(ctx)); err != nil {
 		return err
