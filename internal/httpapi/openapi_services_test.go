@@ -56,7 +56,7 @@ func provide(tb testing.TB) *provided {
 		p.store, p.kit = st, worker.New(o.Clock, o.Logger)
 		o.Worker = p.kit
 		o.Usage = usage.New(usage.Options{Store: st, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
-		o.Scrub = scrub.New(scrub.Options{Store: whole, Log: o.Logs, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
+		o.Scrub = scrub.New(scrub.Options{Store: whole, Log: o.Logs, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Committed: func() uint64 { return 0 }})
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return o.Clock.Now(), nil }
 		o.Feed = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
 		p.indexed(o)

@@ -42,7 +42,7 @@ func TestDamageIsTold(t *testing.T) {
 		}
 		s = scrub.New(scrub.Options{
 			Store: whole, Log: o.Logs, Clock: restless{o.Clock}, Logger: o.Logger, Worker: worker.New(o.Clock, slog.New(slog.DiscardHandler)),
-			Checks: map[store.Space]func(string, []byte) error{"looked.at": check},
+			Committed: func() uint64 { return 0 }, Checks: map[store.Space]func(string, []byte) error{"looked.at": check},
 		})
 		o.Scrub = s
 	})

@@ -44,8 +44,10 @@ type fixture struct {
 	fs    vfs.FS
 	clock *clock.Manual
 	store *pebble.Store
-	logs  *envlog.Service
-	log   bytes.Buffer
+	// committed is how many events the service is told to have been written.
+	committed uint64
+	logs      *envlog.Service
+	log       bytes.Buffer
 	// whole counts how often the leaves of an environment were read from its beginning on.
 	whole int
 	*scrub.Service
@@ -85,7 +87,7 @@ func (f *fixture) open(t *testing.T) {
 	f.logs = envlog.New(envlog.Options{Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
-	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Checks: checks, Void: []store.Space{"void"}})
+	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Committed: func() uint64 { return f.committed }, Checks: checks, Void: []store.Space{"void"}})
 }
 
 func (f *fixture) close(t *testing.T) {
@@ -187,7 +189,7 @@ func (large) CheckTables(context.Context, string, int64) (store.TablesChecked, e
 // TestALargeFileIsPaidFor looks at a file of 64 MiB in one go: what comes after it waits as long as for 64 files of 1 MiB.
 func TestALargeFileIsPaidFor(t *testing.T) {
 	f := newFixture(t)
-	f.Service = scrub.New(scrub.Options{Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler), Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
+	f.Service = scrub.New(scrub.Options{Store: large{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: slog.New(slog.DiscardHandler), Worker: worker.New(f.clock, slog.New(slog.DiscardHandler)), Committed: func() uint64 { return 0 }})
 	for f.Status().Pass.Tables == 0 {
 		began := f.clock.Now()
 		if err := f.Round(t.Context()); err != nil {
@@ -196,6 +198,29 @@ func TestALargeFileIsPaidFor(t *testing.T) {
 		if took := f.clock.Now().Sub(began); f.Status().Pass.Tables == 1 && took != 16*time.Second {
 			t.Errorf("the next round begins after %v, want 16 s", took)
 		}
+	}
+}
+
+// TestItStandsBackForWriters looks at events while others are written: the next ones are looked at later.
+func TestItStandsBackForWriters(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, 4000)
+	f.Begin()
+	var pauses []time.Duration
+	for f.Status().Pass.Events < 2000 {
+		began, before := f.clock.Now(), f.Status().Pass.Events
+		if f.committed += 63; before > 1000 {
+			f.committed++
+		}
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if before > 0 {
+			pauses = append(pauses, f.clock.Now().Sub(began))
+		}
+	}
+	if first, last := pauses[0], pauses[len(pauses)-1]; first != 250*time.Millisecond || last != 2*time.Second {
+		t.Errorf("rounds follow each other after %v and, while much is written, %v; want 250 ms and 2 s", first, last)
 	}
 }
 

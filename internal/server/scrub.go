@@ -14,5 +14,8 @@ func (s *Server) openScrub() {
 	o := &s.options
 	checks := envlog.Checks()
 	maps.Copy(checks, checkpoint.Checks())
-	s.scrub = scrub.New(scrub.Options{Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Checks: checks, Void: unique.Void()})
+	s.scrub = scrub.New(scrub.Options{
+		Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker,
+		Committed: func() uint64 { return s.engine.Stats().Events }, Checks: checks, Void: unique.Void(),
+	})
 }
