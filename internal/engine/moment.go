@@ -168,7 +168,8 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 			unknown = append(unknown, i)
 		}
 	}
-	rest = append(rest, m.foldShort(ctx, keys, unknown, rewrites, loaded)...)
+	left := m.foldShort(ctx, keys, unknown, rewrites, loaded)
+	rest = append(rest, left...)
 
 	// Of the others, which have heads, what is known is taken at once.
 	parts, err := m.partsAt(ctx, keys, rest)
@@ -186,6 +187,11 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		}
 		return known != nil
 	})
+
+	// Of several that have gone on and are quite short, to read all their events together is less than to look for the new ones of each.
+	if !replay {
+		rest = m.foldGone(ctx, keys, rest, left, parts, rewrites, loaded)
+	}
 
 	// The rest is folded, by as many as there are processors.
 	errs := make([]error, len(keys))

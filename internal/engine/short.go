@@ -14,6 +14,8 @@ import (
 const (
 	// shortStream is how many events an aggregate has at most that is folded together with others.
 	shortStream = 64
+	// veryShort is how many it has at most where folding it anew costs less than a look for those that it has since.
+	veryShort = 8
 	// fewShort is how many such aggregates are folded one by one, manyShort from how many on they are divided among processors.
 	fewShort  = 4
 	manyShort = 32
@@ -47,6 +49,20 @@ func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, some []int, rewr
 	}
 	folding.Wait()
 	return left
+}
+
+// foldGone is foldShort for those of the rest that are known, but have gone on since, where they have very few events and none was rewritten. tried
+// are those that foldShort has left before. parts are what belongs to the moment.
+func (m *Moment) foldGone(ctx context.Context, keys []j17.Key, rest, tried []int, parts []part, rewrites uint64, loaded []Loaded) (left []int) {
+	var gone []int
+	for _, i := range rest {
+		if parts[i].Length <= veryShort && parts[i].Generation == 0 && !slices.Contains(tried, i) {
+			gone = append(gone, i)
+		} else {
+			left = append(left, i)
+		}
+	}
+	return append(left, m.foldShort(ctx, keys, gone, rewrites, loaded)...)
 }
 
 // together folds several aggregates, one after the other.

@@ -97,6 +97,66 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 	}
 }
 
+// TestShortStreamsThatHaveGoneOnAreReadTogether loads aggregates whose states are kept, of which some have gone on since: those are read in one
+// call, but for the long one and those of which something was rewritten.
+func TestShortStreamsThatHaveGoneOnAreReadTogether(t *testing.T) {
+	f := enginetest.New(t, engine.Options{})
+	f.DeploySource(t, enginetest.CounterSpec)
+	keys := counters(9)
+	lengths := []uint64{3, 1, 1, 2, 30, 1, 1, 4, 2}
+	count := func(i int) { f.Post(t, "counter/"+keys[i].ID+"/was_counted", enginetest.Body(`{"by":1}`)) }
+	for i, n := range lengths {
+		for range n {
+			count(i)
+		}
+	}
+	rewritten := store.Rewritten{Version: 1, Type: "was_counted", Data: []byte(`{"by":1}`), Metadata: []byte(`{}`)}
+	w := store.Rewrite{Streams: []store.RewrittenStream{{Key: keys[8], Events: []store.Rewritten{rewritten}}}}
+	if _, err := f.Store.Rewrite(t.Context(), enginetest.Tenant, w); err != nil {
+		t.Fatal(err)
+	}
+	r := &reading{Store: f.Store}
+	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
+	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
+	moment := func() *engine.Moment {
+		t.Helper()
+		now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer now.Close()
+		m, err := e.Moment(enginetest.Tenant, now.Position())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+
+	// Each is kept from some time on.
+	m := moment()
+	for n := 0; n < 20 && e.Stats().CacheStates < len(keys); n++ {
+		matches(t, m, keys, lengths)
+	}
+	if n := e.Stats().CacheStates; n < len(keys)-1 { // two may share a place among those wanted before
+		t.Fatalf("%d states are kept", n)
+	}
+
+	// All but one go on.
+	for i := range keys[1:] {
+		count(i + 1)
+		lengths[i+1]++
+	}
+	single, several := r.single.Load(), r.several.Load()
+	m = moment()
+	if _, err := m.Load(t.Context(), keys, false); err != nil {
+		t.Fatal(err)
+	}
+	if one, all := r.single.Load()-single, r.several.Load()-several; one > 3 || all != 1 {
+		t.Errorf("%d streams were read by themselves, and others in %d calls", one, all)
+	}
+	matches(t, m, keys, lengths)
+}
+
 // TestARewriteMeetsAReadOfMany rewrites an event while the stream is read together with others: nothing is made of what was before.
 func TestARewriteMeetsAReadOfMany(t *testing.T) {
 	f := enginetest.New(t, engine.Options{})
