@@ -4,7 +4,9 @@ import (
 	"context"
 	"hash/maphash"
 	"iter"
+	"math"
 	"slices"
+	"sort"
 
 	"j17"
 	"j17/internal/store"
@@ -88,26 +90,27 @@ func (r *recentLeaves) add(t *tenant) {
 	}
 }
 
-// behind returns the leaf hashes of all events of a tenant greater than a position; not ok where they are not all kept.
-func (k *tenantLeaves) behind(after j17.StreamID) (all [][]keptLeaf, ok bool) {
+// behind returns the leaf hashes of the events of a tenant greater than a position: of all of them, or of more than a limit; not ok where they are
+// not all kept.
+func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	if k.events == 0 || after.Compare(k.from) < 0 {
 		return nil, false
 	}
-	for _, piece := range slices.Backward(k.pieces) {
+	first := sort.Search(len(k.pieces), func(i int) bool {
+		leaves := k.pieces[i].leaves
+		return leaves[len(leaves)-1].Position.Compare(after) > 0
+	})
+	n := 0
+	for _, piece := range k.pieces[first:] {
 		leaves := piece.leaves
-		at, found := slices.BinarySearchFunc(leaves, after, func(l keptLeaf, id j17.StreamID) int { return l.Position.Compare(id) })
-		if found {
-			at++
+		if n == 0 {
+			leaves = leaves[sort.Search(len(leaves), func(i int) bool { return leaves[i].Position.Compare(after) > 0 }):]
 		}
-		if at < len(leaves) {
-			all = append(all, leaves[at:])
-		}
-		if at > 0 {
+		if some, n = append(some, leaves), n+len(leaves); n > limit {
 			break
 		}
 	}
-	slices.Reverse(all)
-	return all, true
+	return some, true
 }
 
 // ReadLeaves yields the leaf hashes of events. See store.Feed.
@@ -123,7 +126,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 		var all [][]keptLeaf
 		kept := false
 		if of := s.tenants[t]; of != nil && !s.closed {
-			all, kept = of.leaves.behind(after)
+			all, kept = of.leaves.behind(after, limit)
 		}
 		s.mu.Unlock()
 
@@ -159,7 +162,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 
 // ReadOthers returns the leaf hashes of events of other types. See store.Feed.
 func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
-	all, kept := s.leavesBehind(t, after)
+	all, kept := s.leavesBehind(t, after, limit)
 	if !kept {
 		return nil, true
 	}
@@ -181,7 +184,7 @@ func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, lim
 // CountRecent counts events of some types. See store.Feed.
 func (s *Store) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool) {
 	last, upTo = after, after
-	all, ok := s.leavesBehind(t, after)
+	all, ok := s.leavesBehind(t, after, math.MaxInt)
 	wanted := s.leaves.hashes(types)
 	for _, piece := range all {
 		for i := range piece {
@@ -194,15 +197,16 @@ func (s *Store) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n
 	return n, last, upTo, ok
 }
 
-// leavesBehind returns what is kept of all events of a tenant greater than a position, where these are all, and no note is among them.
-func (s *Store) leavesBehind(t j17.Tenant, after j17.StreamID) (all [][]keptLeaf, ok bool) {
+// leavesBehind returns what is kept of all events of a tenant greater than a position, or of more than a limit, where these are all that there
+// are, and no note is among them.
+func (s *Store) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.tenants[t]
 	if of == nil || s.closed || of.leaves.noted.Compare(after) > 0 {
 		return nil, false
 	}
-	return of.leaves.behind(after)
+	return of.leaves.behind(after, limit)
 }
 
 // hashes returns what stands for the names of types.

@@ -55,7 +55,8 @@ func TestFewLeavesAreKept(t *testing.T) {
 			continue
 		}
 		from := rng.IntN(len(all[other]))
-		pieces, ok := other.leaves.behind(all[other][from].Position)
+		want, limit := all[other][from+1:], rng.IntN(2000)
+		pieces, ok := other.leaves.behind(all[other][from].Position, limit)
 		if !ok {
 			continue
 		}
@@ -66,8 +67,8 @@ func TestFewLeavesAreKept(t *testing.T) {
 				got = append(got, leaf.Leaf)
 			}
 		}
-		if fmt.Sprint(got) != fmt.Sprint(all[other][from+1:]) {
-			t.Fatalf("%d behind number %d of %d", len(got), from, len(all[other]))
+		if len(got) > limit+pieceLeaves || len(got) <= limit && len(got) < len(want) || fmt.Sprint(got) != fmt.Sprint(want[:min(len(got), len(want))]) {
+			t.Fatalf("%d behind number %d of %d, of more than %d", len(got), from, len(all[other]), limit)
 		}
 	}
 	if answers < 100 {
