@@ -322,6 +322,9 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 		}
 	}
 	all.merge(changed)
+	if all.n > 0 {
+		u.writes = len(all.sides) / all.n
+	}
 	return all
 }
 
@@ -331,6 +334,8 @@ func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace
 	for some := range slices.Chunk(ids, p.slice) {
 		if m.n > 0 {
 			m.sides = slices.Grow(m.sides, len(m.sides)/m.n*len(some))
+		} else {
+			m.sides = slices.Grow(m.sides, u.writes*len(some))
 		}
 		if p.givesWay {
 			runtime.Gosched()

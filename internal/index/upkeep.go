@@ -174,9 +174,11 @@ type upkeep struct {
 	slot *slot
 	// behind is how many events follow.
 	behind uint64
-	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes.
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes, and writes
+	// is how many writes each of them had.
 	attempt, size int
 	light         bool
+	writes        int
 }
 
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
