@@ -181,7 +181,7 @@ func lacked(s *Store, ids ...string) (lacks []string) {
 func forgetHeads(s *Store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.heads = newHeadCache(cachedHeads)
+	s.heads = newHeadCache()
 }
 
 // TestFiltersHaveAllStreams makes filters while streams begin: those before, those meanwhile and those that come later are in it, so that none

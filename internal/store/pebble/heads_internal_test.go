@@ -30,7 +30,7 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 	if err := s.db.Set(appendHeadKey(nil, s.tenants[of].number, damaged), []byte{0xff}, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
-	s.heads = newHeadCache(cachedHeads)
+	s.heads = newHeadCache()
 
 	// Nothing else is written, so that the test may have a batch of its own.
 	b := &batch{store: s}
@@ -106,7 +106,7 @@ func TestUnitsWithoutDescriptors(t *testing.T) {
 	if err := s.db.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s.heads = newHeadCache(cachedHeads)
+	s.heads = newHeadCache()
 	known, unread := smallUnits(0, 1), smallUnits(999, 1)
 	if _, err := s.Append(t.Context(), of, known); err != nil {
 		t.Fatal(err)

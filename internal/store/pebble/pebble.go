@@ -227,7 +227,7 @@ func Open(o Options) (*Store, error) {
 		queue:     newQueue(),
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
-		heads:     newHeadCache(cachedHeads), streamSeed: maphash.MakeSeed(),
+		heads:     newHeadCache(), streamSeed: maphash.MakeSeed(),
 		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
 		due:    map[store.Space]*dueOrder{},
 	}

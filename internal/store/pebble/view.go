@@ -153,8 +153,8 @@ type headCache struct {
 	limit int
 }
 
-func newHeadCache(size int) headCache {
-	return headCache{young: map[string]store.Head{}, old: map[string]store.Head{}, limit: size / 2}
+func newHeadCache() headCache {
+	return headCache{young: map[string]store.Head{}, old: map[string]store.Head{}, limit: cachedHeads / 2}
 }
 
 func (c *headCache) get(headKey []byte) (store.Head, bool) {
