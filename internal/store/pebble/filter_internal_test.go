@@ -11,6 +11,13 @@ import (
 	"j17/internal/store"
 )
 
+// numberOf returns the number of the tenant, while others write.
+func numberOf(s *Store) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.numberLocked(taggedTenant)
+}
+
 // unfiltered returns which of some tags the filter of the tenant says to be on no event.
 func unfiltered(t *testing.T, s *Store, tags ...string) (lacked []string) {
 	t.Helper()
@@ -48,7 +55,7 @@ func TestFiltersHaveAllTags(t *testing.T) {
 				}
 			})
 		}
-		f := newFilter(s.tenants[taggedTenant].number, minFiltered)
+		f := newFilter(numberOf(s), minFiltered)
 		if err := s.fillFilter(tagFilters(), taggedTenant, f); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +211,7 @@ func TestFiltersHaveAllStreams(t *testing.T) {
 				}
 			})
 		}
-		f := newFilter(s.tenants[taggedTenant].number, minFiltered)
+		f := newFilter(numberOf(s), minFiltered)
 		if err := s.fillFilter(streamFilters(), taggedTenant, f); err != nil {
 			t.Fatal(err)
 		}
