@@ -10,6 +10,7 @@ import (
 	"j17/internal/decider"
 	"j17/internal/engine"
 	"j17/internal/engine/enginetest"
+	"j17/internal/store"
 )
 
 // counters returns the keys of counters, at most 256, that differ in the last digits of their ids.
@@ -64,6 +65,21 @@ func TestAMomentIsExact(t *testing.T) {
 	for i, m := range taken {
 		matches(t, m, keys, lengths[i])
 	}
+}
+
+// present returns the moment of an engine that it is now.
+func present(t *testing.T, st store.Store, e *engine.Engine) *engine.Moment {
+	t.Helper()
+	now, err := st.Moment(t.Context(), enginetest.Tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	m, err := e.Moment(enginetest.Tenant, now.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // matches compares what a moment shows of counters with how often each has counted.

@@ -54,9 +54,13 @@ func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, some []int, rewr
 // foldGone is foldShort for those of the rest that are known, but have gone on since, where they have very few events and none was rewritten. tried
 // are those that foldShort has left before. parts are what belongs to the moment.
 func (m *Moment) foldGone(ctx context.Context, keys []j17.Key, rest, tried []int, parts []part, rewrites uint64, loaded []Loaded) (left []int) {
+	again := make([]bool, len(keys))
+	for _, i := range tried {
+		again[i] = true
+	}
 	var gone []int
 	for _, i := range rest {
-		if parts[i].Length <= veryShort && parts[i].Generation == 0 && !slices.Contains(tried, i) {
+		if parts[i].Length <= veryShort && parts[i].Generation == 0 && !again[i] {
 			gone = append(gone, i)
 		} else {
 			left = append(left, i)

@@ -118,19 +118,7 @@ func TestShortStreamsThatHaveGoneOnAreReadTogether(t *testing.T) {
 	r := &reading{Store: f.Store}
 	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
-	moment := func() *engine.Moment {
-		t.Helper()
-		now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer now.Close()
-		m, err := e.Moment(enginetest.Tenant, now.Position())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
+	moment := func() *engine.Moment { return present(t, f.Store, e) }
 
 	// Each is kept from some time on.
 	m := moment()
