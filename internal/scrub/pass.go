@@ -50,6 +50,7 @@ func (s *Service) enter(ctx context.Context) error {
 // anew begins with an environment.
 func (st *state) anew(t j17.Tenant, life uint64) {
 	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{}, nil
+	st.End, st.Total = "", 0
 }
 
 // replaced reports whether the environment that is looked at is not there any more, or another one has its name.
@@ -191,6 +192,10 @@ func (s *Service) stepEvents(ctx context.Context) error {
 			return err
 		}
 	}
+	end, err := s.end(ctx)
+	if err != nil {
+		return err
+	}
 	a, err := s.Store.Archive(ctx, t)
 	if err != nil {
 		return err
@@ -209,6 +214,9 @@ func (s *Service) stepEvents(ctx context.Context) error {
 		}
 		if e.Event == nil {
 			continue
+		}
+		if e.Event.StreamID.Compare(end) > 0 {
+			break
 		}
 		if err := s.event(ctx, &e); err != nil {
 			return err
@@ -237,17 +245,30 @@ func (s *Service) stepEvents(ctx context.Context) error {
 	if !ended {
 		return nil
 	}
-	return s.endEvents(ctx, a.Extent())
+	return s.endEvents(ctx)
 }
 
-// endEvents compares how many events there are with how many were found, unless the environment was removed meanwhile.
-func (s *Service) endEvents(ctx context.Context, extent store.Extent) error {
+// end returns where the events end that are looked at.
+func (s *Service) end(ctx context.Context) (j17.StreamID, error) {
+	if s.state.End == "" {
+		extent, err := s.Store.Extent(ctx, s.state.Tenant)
+		if err != nil {
+			return j17.StreamID{}, err
+		}
+		s.change(func(st *state) { st.End, st.Total = extent.Last.String(), extent.Events })
+	}
+	at, _ := j17.ParseStreamID(s.state.End) // it was written by String
+	return at, nil
+}
+
+// endEvents compares how many events there were with how many were found, unless the environment was removed meanwhile.
+func (s *Service) endEvents(ctx context.Context) error {
 	all, err := s.Store.Tenants(ctx)
 	if err != nil {
 		return err
 	}
-	if t := s.state.Tenant; extent.Events != s.state.Index && slices.Contains(all, t) {
-		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, extent.Events))
+	if t := s.state.Tenant; s.state.Total != s.state.Index && slices.Contains(all, t) {
+		s.found(ctx, "index", "the feed of "+string(t), fmt.Errorf("it has %d events, and %d are stored", s.state.Index, s.state.Total))
 	}
 	return s.itemsNext()
 }

@@ -119,6 +119,10 @@ type state struct {
 	Life     uint64         `json:"life,omitempty"`
 	Position string         `json:"position,omitempty"`
 	Index    uint64         `json:"index,omitempty"`
+	// End is where the feed ended when the environment was begun, and Total how many events it had: what was written since is for the next pass, so
+	// that a pass ends however much is written.
+	End   string `json:"end,omitempty"`
+	Total uint64 `json:"total,omitempty"`
 	Item     store.ItemName `json:"item,omitzero"`
 	// Stream is the stream that is being looked at, nil for none.
 	Stream *stream `json:"stream,omitempty"`

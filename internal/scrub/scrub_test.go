@@ -289,3 +289,27 @@ func TestVoidItemsAreRemoved(t *testing.T) {
 		}
 	}
 }
+
+// TestEndsWhileOthersWrite looks at an environment to which more is written, as long as it is looked at, than a round looks at: the pass ends, and
+// finds nothing.
+func TestEndsWhileOthersWrite(t *testing.T) {
+	t.Parallel()
+	const rate = 300
+	f := newFixture(t)
+	f.write(t, 1000)
+	f.Begin()
+	began, written := f.clock.Now(), 0
+	for f.Status().Pass.EndedAt.IsZero() && f.clock.Now().Sub(began) < 5*time.Minute {
+		if err := f.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if due := int(f.clock.Now().Sub(began).Seconds() * rate); due > written {
+			f.write(t, due-written)
+			f.committed += uint64(due - written)
+			written = due
+		}
+	}
+	if st := f.Status(); st.Pass.EndedAt.IsZero() || st.Pass.Events < 1000 || len(st.Damaged) > 0 {
+		t.Errorf("%s, ended at %s, %d of %d events looked at, found %v", st.Phase, st.Pass.EndedAt, st.Pass.Events, written+1000, st.Damaged)
+	}
+}
