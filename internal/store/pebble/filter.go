@@ -130,6 +130,7 @@ func (s *Store) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 	f = newFilter(t.number, t.events)
 	s.background.Go(func() {
 		if err := panics.Caught(func() error { return s.fillFilter(k, name, f) }); err != nil && !s.ending.Load() {
+			s.dropFilter(k, name, f, err)
 			s.logger.Warn("what a tenant has could not be read as a whole, so that new events take longer than they might",
 				slog.String("tenant", string(name)), slog.String("read", k.what), slog.Any("error", err))
 		}
@@ -161,6 +162,19 @@ func (s *Store) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 		from, err = s.filterSome(k, name, f, from)
 	}
 	return err
+}
+
+// dropFilter takes away a filter that could not be filled, so that another one is made soon. Where what is stored is damaged none would be whole, and
+// the filter stays as it is, without use, until the tenant has twice as many events.
+func (s *Store) dropFilter(k filterKind, name j17.Tenant, f *filter, cause error) {
+	if isDamage(cause) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tenants[name]; t != nil && k.of(t).CompareAndSwap(f, nil) {
+		s.filterBytes -= f.size()
+	}
 }
 
 // filterSome puts what there is into a filter, from a key on, and returns where to go on, nil for nowhere.

@@ -3,6 +3,7 @@ package pebble
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math/bits"
 	"sync/atomic"
 
 	"j17"
@@ -40,11 +41,11 @@ func streamFilters() filterKind {
 	}
 }
 
-// filteredStream is a stream in filters, by the key of its head.
+// filteredStream is a stream in filters, by the key of its head. A filter takes the lower bits of both hashes: those of the second one are the upper
+// ones of the first, on which they do not depend.
 func (s *Store) filteredStream(headKey []byte) filtered {
-	const odd = 0x9e3779b97f4a7c15
 	h := maphash.Bytes(s.streamSeed, headKey)
-	return filtered{h, h * odd}
+	return filtered{h, bits.RotateLeft64(h, 32)}
 }
 
 // lacks reports whether it is certain that the tenant never had the stream whose head has a key.
