@@ -151,26 +151,37 @@ func busy(r *run) error {
 	}
 }
 
-// start runs the module's initialization once and keeps the state it leaves.
+// start runs the module's initialization once and keeps the state it leaves. Calls of others may have just the memory that its stack needs: then it
+// waits until it has what a stack may take, as far as there is so much, and begins again.
 func (m *Module) start(ctx context.Context) error {
-	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory}
+	denied, err := m.startWith(ctx, 0)
+	if ahead := min(mostStack, m.rt.memory.limit-int64(m.rt.pages)*pageSize); denied && ahead > 0 && ctx.Err() == nil {
+		_, err = m.startWith(ctx, ahead)
+	}
+	return err
+}
+
+// startWith is start with memory for stacks that is taken ahead. denied tells that it wanted more than there was.
+func (m *Module) startWith(ctx context.Context, ahead int64) (denied bool, err error) {
+	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, ahead: ahead}
 	defer r.end()
-	if err := r.acquire(int64(m.rt.pages) * pageSize); err != nil {
-		return err
+	defer func() { denied = r.denied }()
+	if err := r.acquire(int64(m.rt.pages)*pageSize + ahead); err != nil {
+		return false, err
 	}
 	if err := r.begin(); err != nil {
-		return err
+		return false, err
 	}
 
 	r.may(startTimeout, startPatience)
 	i, err := m.boot(r)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if m.parsed.Disposable {
 		m.image.size = int(i.mod.Memory().Size()) // what every call begins with
 		i.close(ctx)
-		return nil
+		return false, nil
 	}
 
 	m.image = i.snapshot()
@@ -184,10 +195,10 @@ func (m *Module) start(ctx context.Context) error {
 
 	if err != nil || !i.reset() {
 		i.close(ctx)
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	m.rt.pool.put(ctx, i)
-	return nil
+	return false, nil
 }
 
 // snapshot copies the state of the instance.

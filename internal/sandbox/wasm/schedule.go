@@ -51,6 +51,8 @@ type run struct {
 	memory  *memories
 	charged int64
 	denied  bool
+	// ahead is what has been taken for stacks before they need it.
+	ahead int64
 	// function is what runs, stack what its stack may count with (freeStack and what has been taken).
 	function api.Function
 	stack    int64

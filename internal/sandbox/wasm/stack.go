@@ -13,6 +13,9 @@ const keptStacks = 1 << 20
 // freeStack is what a stack may count with before anything is taken for it, so that no call with a small one is refused.
 const freeStack = 64 << 10
 
+// mostStack is what a stack counts with at most.
+const mostStack = 2 * 80 << 20
+
 // stackBytes returns what the stack of a function counts with: twice its size, since it is on the heap, which may grow to
 // twice of what is in use. It grows with the depth of calls, to 80 MiB at most, and stays for the function's next call.
 // wazero has no way to ask for it, so the field is read by its name; TestStacksAreLimited fails with a version of wazero that
@@ -43,9 +46,11 @@ func (r *run) deepen() error {
 	if grown <= 0 {
 		return nil
 	}
-	if !r.extend(grown) {
+	ahead := min(grown, r.ahead)
+	if !r.extend(grown - ahead) {
 		return noRoom{}
 	}
+	r.ahead -= ahead
 	r.stack += grown
 	return nil
 }

@@ -61,6 +61,29 @@ func TestStacksOfStart(t *testing.T) {
 	}
 }
 
+// TestStartsWaitForMemory: a module that is started while calls of others have the memory that its stack needs waits for these, and is started then.
+func TestStartsWaitForMemory(t *testing.T) {
+	options := stopped()
+	options.RunningBytes = 300 << 20
+	rt := runtime(t, options)
+	taken, err := wasm.Take(t.Context(), rt, options.RunningBytes-(64<<20)-(1<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := deep(200_000)
+	g.start = true
+	ended := make(chan error, 1)
+	go func() {
+		_, err := rt.Compile(t.Context(), g.binary())
+		ended <- err
+	}()
+	wasm.AwaitWaiting(rt, func() bool { return len(ended) > 0 })
+	taken()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMemoryOfStartIsCounted: a module that is started anew for each call begins it with the memory that it has taken then.
 func TestMemoryOfStartIsCounted(t *testing.T) {
 	options := wasm.Options{Clock: stopped().Clock, RunningBytes: 16 << 16}
