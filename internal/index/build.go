@@ -48,7 +48,7 @@ func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err 
 			return w, build.ErrTooMuch
 		}
 	}
-	s.counts.writes.Add(uint64(len(c.sides)))
+	s.counts.writes.Add(uint64(c.len()))
 	return build.Writes{Sides: c.writes()}, nil
 }
 

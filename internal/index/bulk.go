@@ -221,7 +221,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 		if !ended && turn+1 < bulkTurns {
 			preparing.Go(func() { next = prepare(left) })
 		}
-		u.s.counts.writes.Add(uint64(len(now.sides)))
+		u.s.counts.writes.Add(uint64(now.len()))
 		err := u.s.o.Store.Write(ctx, u.t, append(now.writes(), u.slot.put()))
 		preparing.Wait()
 		if err != nil {
@@ -323,7 +323,7 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 	}
 	all.merge(changed)
 	if all.n > 0 {
-		u.writes = len(all.sides) / all.n
+		u.writes = all.each(all.n)
 	}
 	return all
 }
@@ -332,11 +332,11 @@ func (u *upkeep) several(ctx context.Context, ids []string, to j17.StreamID, p p
 func (u *upkeep) part(ctx context.Context, ids []string, to j17.StreamID, p pace, most int) made {
 	m := made{changes: &changes{slot: u.slot.name}}
 	for some := range slices.Chunk(ids, p.slice) {
+		each := u.writes
 		if m.n > 0 {
-			m.sides = slices.Grow(m.sides, len(m.sides)/m.n*len(some))
-		} else {
-			m.sides = slices.Grow(m.sides, u.writes*len(some))
+			each = m.each(m.n)
 		}
+		m.grow(len(some), each)
 		if p.givesWay {
 			runtime.Gosched()
 		}

@@ -175,10 +175,10 @@ type upkeep struct {
 	// behind is how many events follow.
 	behind uint64
 	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes, and writes
-	// is how many writes each of them had.
+	// is how many writes each of them had into each of the spaces.
 	attempt, size int
 	light         bool
-	writes        int
+	writes        [len(spaces)]int
 }
 
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
@@ -201,12 +201,12 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 		return c.err
 	case c.n < len(ids) || c.size > maxBytes:
 		return u.begin(ctx, sources, to)
-	case len(c.sides) == 0:
+	case c.len() == 0:
 		u.s.reach(u.t, u.slot, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
 		return nil
 	}
 	u.slot.After = writePosition(to)
-	u.s.counts.writes.Add(uint64(len(c.sides)))
+	u.s.counts.writes.Add(uint64(c.len()))
 	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
 }
 
@@ -414,7 +414,7 @@ func (u *upkeep) fanout(ctx context.Context) error {
 		if ended {
 			u.slot.After, u.slot.Fanout = f.To, nil
 		}
-		u.s.counts.writes.Add(uint64(len(c.sides)))
+		u.s.counts.writes.Add(uint64(c.len()))
 		if err := u.s.o.Store.Write(ctx, u.t, append(c.writes(), u.slot.put())); err != nil {
 			return err
 		}

@@ -11,17 +11,17 @@ import (
 func TestMergedChanges(t *testing.T) {
 	t.Parallel()
 	a, b := &changes{slot: "s", rows: 1, entries: 2, bytes: 30, size: 4}, &changes{slot: "s", rows: 1, entries: -1, bytes: 3, size: 5}
-	a.put(rowSpace, "s/2", []byte("two"))
-	a.put(entrySpace, "s/y\x012", nil)
-	a.remove(entrySpace, "s/x\x012")
-	b.put(sourceSpace, "s/q\x013", nil)
-	b.put(entrySpace, "s/a\x013", []byte("value"))
-	b.remove(rowSpace, "s/1")
+	a.put(inRows, "s/2", []byte("two"))
+	a.put(inEntries, "s/y\x012", nil)
+	a.remove(inEntries, "s/x\x012")
+	b.put(inSources, "s/q\x013", nil)
+	b.put(inEntries, "s/a\x013", []byte("value"))
+	b.remove(inRows, "s/1")
 
 	all := &changes{slot: "s"}
 	all.merge([]*changes{a, b})
 	var got []string
-	for _, side := range all.sides {
+	for _, side := range all.writes()[:all.len()] {
 		got = append(got, string(side.Space)+" "+side.Key+" "+string(side.Value))
 		if (side.Op == store.Delete) != (side.Key == "s/x\x012" || side.Key == "s/1") {
 			t.Errorf("%s: operation %v", side.Key, side.Op)
