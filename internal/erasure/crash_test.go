@@ -329,7 +329,7 @@ func (s *counting) Write(ctx context.Context, t j17.Tenant, side []store.Side, f
 }
 
 // TestBesideIsDecidedAnew: where what goes with the events was decided by something that others have changed since, it is asked for again, and given up
-// where that goes on and on. The execution stays this process's.
+// where that goes on and on. From the fourth time on others may write to the stream meanwhile, which is told. The execution stays this process's.
 func TestBesideIsDecidedAnew(t *testing.T) {
 	t.Parallel()
 	const seen store.Space = "seen"
@@ -338,12 +338,15 @@ func TestBesideIsDecidedAnew(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			asked := 0
-			f.beside = func([]erasure.Replaced) ([]store.Side, []store.Fence, error) {
+			f.beside = func(of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
 				item, err := f.Store.Get(t.Context(), tenant, seen, "count")
 				if err != nil && !errors.Is(err, store.ErrNotFound) {
 					return nil, nil, err
 				}
-				if asked++; asked <= c.changes {
+				if asked++; of[0].Last != (asked <= 3) {
+					t.Errorf("asked for the %d. time, all of the stream is replaced: %v", asked, of[0].Last)
+				}
+				if asked <= c.changes {
 					if err := f.Store.Write(t.Context(), tenant, []store.Side{{Op: store.Put, Space: seen, Key: "count"}}); err != nil {
 						return nil, nil, err
 					}

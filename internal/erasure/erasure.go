@@ -37,7 +37,8 @@ type Erased struct {
 	At          time.Time
 }
 
-// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that there are no more.
+// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that there are no more, and
+// will be none when they are.
 type Replaced struct {
 	Key  j17.Key
 	To   uint64

@@ -78,10 +78,11 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			if err != nil {
 				return err
 			}
-			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: next.Done}
+			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
+			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: whole}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{Key: e.key, Events: markers})
 			unit.Side = append(unit.Side, next.put(x.row.id))
-			if next.Done && try <= tries {
+			if whole {
 				unit.Pre = append(unit.Pre, store.Pre{Key: e.key, Length: heads[i].Length})
 			}
 		}
