@@ -32,7 +32,9 @@ type compiler struct {
 	declared map[string]map[string]bool
 	handles  map[ident.Prefix]string
 	events   int
-	schemas  *schema.Group
+	// fresh tells that somebody has just written what is read.
+	fresh   bool
+	schemas *schema.Group
 	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
 	idRules []byte
 	// geoNames are what geo may name, once they are known.
@@ -55,6 +57,7 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		declared:  map[string]map[string]bool{},
 		handles:   map[ident.Prefix]string{},
 		pathLooks: work.Counted(maxLooks),
+		fresh:     !stored,
 	}
 	c.out.declared, c.Stored = c.declared, stored
 	c.schemas = schema.NewGroup(&c.List)

@@ -186,7 +186,7 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	case path.Optional || path.Entries || slices.ContainsFunc(path.Steps, func(s value.Step) bool { return s.IsIndex }):
 		r.c.badField(at, text)
 		return Field{}, false
-	case slices.Contains(reservedParams(), path.Steps[0].Key):
+	case r.c.isReserved(path.Steps[0].Key):
 		r.c.fieldOfOurs(at, text, path.Steps[0].Key)
 		return Field{}, false
 	}

@@ -29,9 +29,17 @@ const (
 	maxProjectionText = 2 * MaxProjectionSize
 )
 
-// reservedParams returns the parameters of requests that are ours, which neither parameters nor indexed fields may be called.
-func reservedParams() []string {
-	return []string{"synchronous", "at", "start", "count", "order", "near", "radius"}
+// isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be called. That of live views came
+// later: what was deployed before stays.
+func (c *compiler) isReserved(name string) bool {
+	switch name {
+	case "synchronous", "at", "start", "count", "order", "near", "radius":
+		return true
+	case "heartbeat":
+		return c.fresh
+	default:
+		return false
+	}
 }
 
 // CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every finding, in the order
@@ -48,7 +56,7 @@ func CheckProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) 
 
 func compileProjection(src []byte, in *Compiled, looks bool) (*Projection, []diag.Diagnostic) {
 	text := string(src)
-	c := &compiler{out: in, root: in.root, declared: in.declared}
+	c := &compiler{out: in, root: in.root, declared: in.declared, fresh: looks}
 	if len(text) > maxProjectionText {
 		c.projectionTooLarge("", len(text), maxProjectionText)
 		return nil, c.All()
@@ -371,7 +379,7 @@ func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at 
 	case len(path.Steps) > 1 || len(path.Each) > 0 || path.Entries || path.Optional:
 		c.longParam(at, v.Str(), name, earlier)
 		return nil
-	case slices.Contains(reservedParams(), name):
+	case c.isReserved(name):
 		c.paramOfOurs(at, name)
 		return nil
 	}

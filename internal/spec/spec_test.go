@@ -139,3 +139,30 @@ func TestStoredSpecsGoOn(t *testing.T) {
 		}
 	}
 }
+
+// TestTheParameterOfLiveViews: neither a parameter nor an indexed field may be called like the one of live views, but where it was deployed before.
+func TestTheParameterOfLiveViews(t *testing.T) {
+	t.Parallel()
+	const (
+		field = `"for_each":"item","sources":{"i":"$key"},"select":{"heartbeat":"$.i.x"},"index":["heartbeat"]}`
+		param = `"sources":[{"aggregate":"item","id":"$.heartbeat"}]}`
+		types = `{"agent_types":["user"],"aggregate_types":{"item":{"events":{"was_made":{"schema":{},"handler":[]}}}}`
+	)
+	in := compile(t, []byte(types+"}"))
+	for name, definition := range map[string]string{"field": field, "parameter": param} {
+		text := []byte(types + `,"projections":{"p":{` + definition + "}}")
+		if compiled, found := spec.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Message, `"heartbeat"`) {
+			t.Errorf("a %s in a spec: %v", name, found)
+		}
+		if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil {
+			t.Errorf("a %s in a stored spec: %v", name, found)
+		}
+		posted := []byte(`{"name":"p",` + definition)
+		if p, found := spec.CheckProjection(posted, in); p != nil || len(found) != 1 {
+			t.Errorf("a %s in what is posted: %v", name, found)
+		}
+		if p, found := spec.CompileProjection(posted, in); p == nil {
+			t.Errorf("a %s in what was posted: %v", name, found)
+		}
+	}
+}
