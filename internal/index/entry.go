@@ -223,6 +223,11 @@ func appendHash(dst, of []byte) []byte {
 	return base32.HexEncoding.WithPadding(base32.NoPadding).AppendEncode(dst, sum[:16])
 }
 
+// AllNull reports whether nothing but nulls stands in a cursor, for so many values.
+func AllNull(cursor string, values int) bool {
+	return strings.HasPrefix(cursor, strings.Repeat(string(rune(kindNull)), values)+end)
+}
+
 // component returns the value with a number, from 0, of an entry's text or whole, as it stands there.
 func component(text string, number int) string {
 	text = text[1:]

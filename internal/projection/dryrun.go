@@ -180,6 +180,9 @@ func (t *trial) compare(ctx context.Context, ids []string, compared bool) error 
 		}
 	}
 	for i, v := range is {
+		if v.Err == nil {
+			v.Err = overfull(t.is, v.Tree)
+		}
 		d := wire.StateDifference{Key: j17.Key{Type: t.is.ForEach, ID: ids[i]}.String()}
 		if at := slices.Index(v.Sources, v.Key); at >= 0 {
 			d.Length = v.Versions[at].Length

@@ -2,6 +2,7 @@ package projection
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
@@ -29,8 +30,9 @@ type ListAsk struct {
 // List is a page of a list: what all its rows were as of one position.
 type List struct {
 	Rows []Row
-	// Next is where the page after this one starts, "" for the last one.
+	// Next is where the page after this one starts, "" for the last one. Early tells that looking ended the page, and not its rows.
 	Next     string
+	Early    bool
 	Position j17.StreamID
 	// Types are the aggregate types that rows are made of.
 	Types []string
@@ -42,8 +44,9 @@ type List struct {
 type Row struct {
 	ID string
 	j17.Names
-	// Distance is how far away it is in metres, where the list is one around a point.
+	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place.
 	Distance float64
+	Geo      string
 	// Data is the row's value as JSON. Where it could not be computed, Err says why.
 	Data []byte
 	Err  error
@@ -75,7 +78,7 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 	if err != nil {
 		return nil, err
 	}
-	list := p.identity(ask.Name)
+	list := p.identity(d)
 	after, err := placeOf(list, ask.Start)
 	if err != nil {
 		return nil, err
@@ -163,9 +166,14 @@ func planFor(d *definition, filters map[string]string, order *string) (plan, err
 	return planQuery(d.Projection, q)
 }
 
-// identity says what list a plan makes: pages of another one have other cursors.
-func (p *plan) identity(name string) string {
-	return name + " " + strconv.Itoa(len(p.fields)) + " " + strconv.Quote(strings.Join(p.fields, " ")) + " " + p.query.canonical()
+// identity says what list of a definition a plan makes: pages of another one have other cursors, also where an index of the same fields has other values
+// in them.
+func (p *plan) identity(d *definition) string {
+	by := ""
+	if p.index != byID {
+		by = hex.EncodeToString(d.IndexFingerprint[:])
+	}
+	return d.Name + " " + by + " " + strconv.Itoa(len(p.fields)) + " " + strconv.Quote(strings.Join(p.fields, " ")) + " " + p.query.canonical()
 }
 
 // as returns the reading of another position with the same projections and the same spec.
@@ -183,8 +191,11 @@ func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
 	return r.as(m), nil
 }
 
-// found is a row that belongs to a list, with its place in it.
-type found struct{ id, place string }
+// found is a row that belongs to a list, with its place in it. nulls tells that it was found where all fields of its index are null.
+type found struct {
+	id, place string
+	nulls     bool
+}
 
 // page is a page that is being filled.
 type page struct {
@@ -252,6 +263,11 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 		}
 		if v.Err != nil && !Lasting(v.Err) {
 			return false, v.Err
+		}
+		if some[i].nulls && v.Err == nil {
+			if v, err = g.fitting(v); err != nil {
+				return false, err
+			}
 		}
 		g.bytes += len(v.Data)
 		g.sources += len(v.Sources)

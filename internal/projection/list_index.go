@@ -13,6 +13,7 @@ import (
 	"j17/internal/decider"
 	"j17/internal/index"
 	"j17/internal/spec"
+	"j17/internal/spec/jsonpath"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -113,12 +114,29 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 	}
 	e.b.Renew(work.Replay)
 	e.env.SetDocument(e.document(r))
+	return entriesUnder(e.d, func(f *spec.Field) (value.Value, error) { return f.Value(e.env, MaxData) })
+}
+
+// overfull is the error of a row with some data that has more entries than a row may have, nil for any other one.
+func overfull(d *definition, data value.Value) error {
+	_, err := entriesUnder(d, func(f *spec.Field) (value.Value, error) {
+		path, err := jsonpath.ParseState(f.Name)
+		if err != nil {
+			return value.Value{}, err // it was one when the projection was deployed
+		}
+		return data.At(path.Steps), nil
+	})
+	return err
+}
+
+// entriesUnder returns the entries of a row in all indexes, by the values that it has in their fields.
+func entriesUnder(d *definition, valueOf func(*spec.Field) (value.Value, error)) ([]index.Entry, error) {
 	entries, size := []index.Entry{index.NewEntry(allRows)}, 0
-	for place := range e.d.Indexes {
-		x := &e.d.Indexes[place]
+	for place := range d.Indexes {
+		x := &d.Indexes[place]
 		values := make([]value.Value, len(x.Fields))
 		for i := range x.Fields {
-			v, err := x.Fields[i].Value(e.env, MaxData)
+			v, err := valueOf(&x.Fields[i])
 			if err != nil {
 				return nil, err
 			}
@@ -129,11 +147,16 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 			size += some[i].Size()
 		}
 		if !ok || len(entries)-1+len(some) > index.MaxRowEntries || size > index.MaxRowBytes {
-			return nil, j17.Errorf(j17.CodeProjectionLimit, "A row has more than 10,000 entries, or 1 MiB of them, up to the index %s", declaredIndex(fieldNames(x), x.Words))
+			return nil, tooManyEntries("the indexes up to " + string(declaredIndex(fieldNames(x), x.Words)))
 		}
 		entries = append(entries, some...)
 	}
 	return entries, nil
+}
+
+// tooManyEntries is the error of a row that has more entries than a row may have.
+func tooManyEntries(in string) error {
+	return j17.Errorf(j17.CodeProjectionLimit, "The row has more than 10,000 entries in %s, or 1 MiB of them, so that lists find it as if all of its fields were null. Keep its arrays and texts smaller, or index other fields.", in)
 }
 
 // entriesOf returns the entries of one index for the values of its fields.

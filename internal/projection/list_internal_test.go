@@ -312,7 +312,7 @@ func TestListsAreToldApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(query, err)
 		}
-		id := p.identity("tickets")
+		id := p.identity(&definition{Projection: &spec.Projection{Name: "tickets"}})
 		if other, ok := seen[id]; ok {
 			t.Errorf("%s and %s are one list", query, other)
 		}
@@ -321,7 +321,16 @@ func TestListsAreToldApart(t *testing.T) {
 	same := func(a, b string) bool {
 		x, errX := planOf(t, indexes, a)
 		y, errY := planOf(t, indexes, b)
-		return errX == nil && errY == nil && x.identity("t") == y.identity("t")
+		d := &definition{Projection: &spec.Projection{Name: "t"}}
+		return errX == nil && errY == nil && x.identity(d) == y.identity(d)
+	}
+	p, err := planOf(t, indexes, "a=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := &definition{Projection: &spec.Projection{Name: "t"}}, &definition{Projection: &spec.Projection{Name: "t", IndexFingerprint: [32]byte{1}}}
+	if p.identity(before) == p.identity(after) {
+		t.Error("lists by an index that has other values now are one list")
 	}
 	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a.in=2,1,1", "a.in=1,2"}} {
 		if !same(pair[0], pair[1]) {

@@ -74,9 +74,29 @@ func (p *plan) scan(b *work.Budget, view *index.View, after string, limit int) (
 	}
 	some := make([]found, len(hits))
 	for i := range hits {
-		some[i] = found{id: hits[i].ID, place: hits[i].Cursor}
+		some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: p.asksNulls() && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
 	}
 	return some, indexNotReady(err)
+}
+
+// asksNulls reports whether rows whose fields are null meet all equalities of the plan.
+func (p *plan) asksNulls() bool {
+	return !slices.ContainsFunc(p.equal, func(c *condition) bool {
+		return !slices.ContainsFunc(c.values, func(v value.Value) bool { return v.Kind() == value.Null })
+	})
+}
+
+// fitting returns a row that was found where all fields of its index are null, with an error in the place of its data where that is since it has more
+// entries than a row may have.
+func (g *page) fitting(v *Value) (*Value, error) {
+	data, err := value.ParseStored(string(v.Data))
+	if err != nil {
+		return nil, err
+	}
+	if err := overfull(g.d, data); err != nil {
+		return &Value{Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions, Sets: v.Sets, Err: err}, nil
+	}
+	return v, nil
 }
 
 // countIn counts the rows of the plan.

@@ -46,7 +46,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	}
 
 	// Where it goes on.
-	g := &page{s: s, at: r, d: d, list: p.identity(ask.Name) + " near " + strconv.FormatFloat(ask.Near.Center.Lat, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Radius, 'g', -1, 64), count: ask.Count}
+	g := &page{s: s, at: r, d: d, list: p.identity(d) + " near " + strconv.FormatFloat(ask.Near.Center.Lat, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Center.Lng, 'g', -1, 64) + " " + strconv.FormatFloat(ask.Near.Radius, 'g', -1, 64), count: ask.Count}
 	after, err := placeOf(g.list, ask.Start)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 			return l, err
 		}
 		if batch = batch[:0]; looked >= maxNear || g.work >= maxListWork || found.ID == "" {
-			l.Next = cursorTo(g.list, textOfMark(found.Mark))
+			l.Next, l.Early = cursorTo(g.list, textOfMark(found.Mark)), true
 			return l, nil
 		}
 	}
@@ -115,11 +115,11 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 			l.Next = cursorTo(g.list, l.last)
 			return true, nil
 		}
-		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance})
+		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance, Geo: batch[i].Geo})
 		l.last = textOfMark(batch[i].Mark)
 	}
 	if full = len(values) < len(batch); full {
-		l.Next = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark))
+		l.Next, l.Early = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark)), true
 	}
 	return full, nil
 }
