@@ -322,8 +322,12 @@ func (l *liveProjection) look(ctx context.Context, _ tail.Changes) ([]liveEvent,
 	return []liveEvent{{"value", [][]byte{[]byte(`{"error":`), raw, []byte(`}`)}}}, false, err
 }
 
-// maxLiveRows is how many rows a live list may have.
-const maxLiveRows = 1000
+const (
+	// maxLiveRows is how many rows a live list may have.
+	maxLiveRows = 1000
+	// longerLooks is how many times as much as for a page is looked at for one that follows a place: what is to be shown has to be found as a whole.
+	longerLooks = 4
+)
 
 // liveList is all rows of a live list as of a position.
 type liveList struct {
@@ -333,8 +337,8 @@ type liveList struct {
 	rows  [][]byte
 	types []string
 	at    j17.StreamID
-	// whole tells that there are no more rows.
-	whole bool
+	// whole tells that there are no more rows, early that there may be, since too much would have to be looked at for them.
+	whole, early bool
 }
 
 func (l *liveList) add(id, geo string, row []byte) {
@@ -343,7 +347,9 @@ func (l *liveList) add(id, geo string, row []byte) {
 
 // liveRows are rows that come, change and go. Of those that the client has, it keeps ids and digests.
 type liveRows struct {
-	read   func(ctx context.Context) (*liveList, error)
+	read func(ctx context.Context) (*liveList, error)
+	// less says how to ask for fewer of them.
+	less   string
 	sent   []liveRow
 	at     j17.StreamID
 	types  []string
@@ -364,8 +370,10 @@ func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent
 	switch {
 	case err != nil:
 		return nil, false, err
+	case list.early:
+		return nil, false, j17.Errorf(j17.CodeProjectionLimit, "Too many places would have to be compared to follow what is asked for: ask for a smaller radius or area.")
 	case !list.whole:
-		e := j17.Errorf(j17.CodeProjectionLimit, "The list has more rows than can be followed, %d of 8 MiB together. Narrow it with filters.", maxLiveRows)
+		e := j17.Errorf(j17.CodeProjectionLimit, "The list has more rows than can be followed, %d of 8 MiB together. %s", maxLiveRows, l.less)
 		e.Details = map[string]int{"limit": maxLiveRows}
 		return nil, false, e
 	}
@@ -413,18 +421,18 @@ func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent
 // placesStream answers with what a question about places finds, as it comes, changes and goes.
 func placesStream(read func(*call, *place.Ask) error) handler {
 	return func(c *call, w http.ResponseWriter) error {
-		a := &place.Ask{Type: c.request.PathValue("type"), Count: maxLiveRows}
+		a := &place.Ask{Type: c.request.PathValue("type"), Count: maxLiveRows, Longer: longerLooks}
 		if err := read(c, a); err != nil {
 			return err
 		}
 		_, said := c.query["data"]
 		a.Bare = said && !c.isSet("data")
-		return c.follow(w, &liveRows{read: func(ctx context.Context) (*liveList, error) {
+		return c.follow(w, &liveRows{less: "Ask for a smaller radius or area.", read: func(ctx context.Context) (*liveList, error) {
 			page, err := c.api.Places.Page(ctx, c.tenant, a)
 			if err != nil {
 				return nil, err
 			}
-			l := &liveList{whole: page.Next == "", at: page.Position, types: []string{a.Type}}
+			l := &liveList{whole: page.Next == "", early: page.Early, at: page.Position, types: []string{a.Type}}
 			for i := range page.Rows {
 				raw, err := c.appendPlace(nil, a, &page.Rows[i])
 				if err != nil {

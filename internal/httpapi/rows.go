@@ -13,6 +13,7 @@ import (
 	"j17/internal/geo"
 	"j17/internal/place"
 	"j17/internal/projection"
+	"j17/internal/spec"
 	"j17/internal/value"
 	"j17/internal/wire"
 )
@@ -155,6 +156,9 @@ func (c *call) appendRow(b []byte, row *projection.Row, near bool) ([]byte, erro
 	b = appendNames(b, row.Names)
 	if near {
 		b = appendNumber(append(b, `,"distance":`...), row.Distance)
+		if row.Geo != spec.Point {
+			b = value.AppendString(append(b, `,"geo":`...), row.Geo)
+		}
 	}
 	if row.Err == nil {
 		return append(append(append(b, `,"data":`...), row.Data...), '}'), nil
@@ -191,18 +195,22 @@ func (c *call) rowsStream(w http.ResponseWriter) error {
 		return err
 	}
 	ask.Count = maxLiveRows
-	return c.follow(w, &liveRows{read: func(ctx context.Context) (*liveList, error) {
+	less := "Narrow it with filters."
+	if ask.Near != nil {
+		less = "Ask for a smaller radius, or narrow it with filters."
+	}
+	return c.follow(w, &liveRows{less: less, read: func(ctx context.Context) (*liveList, error) {
 		list, err := c.api.Projections.List(ctx, c.tenant, ask)
 		if err != nil {
 			return nil, err
 		}
-		l := &liveList{whole: list.Next == "", at: list.Position, types: list.Types}
+		l := &liveList{whole: list.Next == "", early: list.Early, at: list.Position, types: list.Types}
 		for i := range list.Rows {
 			raw, err := c.appendRow(nil, &list.Rows[i], ask.Near != nil)
 			if err != nil {
 				return nil, err
 			}
-			l.add(list.Rows[i].ID, "", raw)
+			l.add(list.Rows[i].ID, list.Rows[i].Geo, raw)
 		}
 		return l, nil
 	}})

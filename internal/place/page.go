@@ -35,14 +35,17 @@ type Ask struct {
 	Start string
 	// Bare leaves out the states.
 	Bare bool
+	// Longer is how many times a page goes on where much looking would end it.
+	Longer int
 }
 
 // Page is some of what was found, as of one position.
 type Page struct {
 	Position j17.StreamID
 	Rows     []Row
-	// Next starts the next page; "" on the last one.
-	Next string
+	// Next starts the next page; "" on the last one. Early tells that looking ended the page, and not its rows.
+	Next  string
+	Early bool
 }
 
 // Row is an aggregate that was found.
@@ -152,14 +155,18 @@ func (s *Service) stays(ctx context.Context, t j17.Tenant, aggregateType string,
 
 // find puts the rows of a page into it, as a moment shows them.
 func (s *Service) find(ctx context.Context, kinds *Kinds, a *Ask, m store.Moment, after Mark, p *Page) error {
+	longer := a.Longer
 	for found, err := range a.query(ctx, kinds, m, after) {
 		switch {
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case found.ID == "" && longer > 0:
+			longer--
+			continue
 		case found.ID == "":
-			p.Next = a.cursor(found.Mark)
+			p.Next, p.Early = a.cursor(found.Mark), true
 			return nil
 		case len(p.Rows) == a.Count:
 			p.Next = a.cursor(p.Rows[a.Count-1].Mark)

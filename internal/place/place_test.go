@@ -528,8 +528,15 @@ func TestAreasOfManyPoints(t *testing.T) {
 	// Where next to nothing fits, pages are short.
 	ask = &place.Ask{Type: "shop", In: stripes{}, Count: 1000, Bare: true}
 	page, err := h.places.Page(t.Context(), enginetest.Tenant, ask)
-	if err != nil || len(page.Rows) != 0 || page.Next == "" {
+	if err != nil || len(page.Rows) != 0 || page.Next == "" || !page.Early {
 		t.Fatalf("%d rows, next %q: %v", len(page.Rows), page.Next, err)
+	}
+
+	// One that may look for longer goes on.
+	longer := *ask
+	longer.Longer = 1
+	if page, err := h.places.Page(t.Context(), enginetest.Tenant, &longer); err != nil || len(page.Rows) != 1 || page.Next != "" || page.Early {
+		t.Errorf("longer: %d rows, next %q, early %v: %v", len(page.Rows), page.Next, page.Early, err)
 	}
 	ask.Start = page.Next
 	if page, err = h.places.Page(t.Context(), enginetest.Tenant, ask); err != nil || len(page.Rows) != 1 || page.Rows[0].ID != id(n-1) || page.Next != "" {

@@ -200,8 +200,9 @@ type Rows struct {
 type Row struct {
 	ID string `json:"id"`
 	Names
-	// Distance is how far away it is in metres, where the list is one around a point.
+	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place where that has a name.
 	Distance *float64 `json:"distance,omitempty"`
+	Geo      string   `json:"geo,omitempty"`
 
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error *RowError       `json:"error,omitempty"`
