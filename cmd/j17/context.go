@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/control"
 )
 
 func (e *env) contexts() *cobra.Command {
@@ -232,7 +233,7 @@ func (e *env) contextSet() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Make or change a context",
 		Long: `Make a context, or change what the flags name. Without --instance, the address may be that of an instance. The API key is for the
-instance and the environment of the context, or prod.`,
+instance and the environment of the context, or for the environment that the key names where the context has none.`,
 		Example: `  j17 context set shop --server https://example.com --instance shop --env staging
   j17 context set shop --key-stdin < key`,
 		Args: exactly("NAME"), ValidArgsFunction: e.completeContexts,
@@ -299,15 +300,9 @@ instance and the environment of the context, or prod.`,
 
 		// A key is for the environment that the context has by now.
 		if keyStdin {
-			raw, err := e.readText("-", 1<<20, "It should hold nothing but a key.")
-			if err != nil {
+			if err := e.keyFromStdin(ctx); err != nil {
 				return err
 			}
-			t := target{key: strings.TrimSpace(string(raw))}
-			if err := t.checkCredential("API key"); err != nil {
-				return err
-			}
-			ctx.keep(ctx.Environment, t.key)
 		}
 
 		// The first context is the one that is meant by commands without a name.
@@ -317,6 +312,26 @@ instance and the environment of the context, or prod.`,
 		return e.keepConfig(c, asJSON, c.row(args[0]), c.sentence(args[0], existed))
 	}
 	return cmd
+}
+
+// keyFromStdin puts the API key on standard input into a context, for the environment that the key itself names.
+func (e *env) keyFromStdin(ctx *serverContext) error {
+	raw, err := e.readText("-", 1<<20, "It should hold nothing but a key.")
+	if err != nil {
+		return err
+	}
+	key := strings.TrimSpace(string(raw))
+	env, ok := control.KeyEnvironment(key)
+	switch {
+	case key == "":
+		return usageError{errors.New("--key-stdin reads an API key from standard input, and that is empty: nothing was changed")}
+	case !ok:
+		return usageError{errors.New("what --key-stdin reads is no API key, which has the form j17_0_ENVIRONMENT_… and ends in a checksum: it was mistyped, or not copied whole. Nothing was changed")}
+	case ctx.Environment != "" && ctx.Environment != env:
+		return usageError{fmt.Errorf("the API key is for %s, and the context for %s: give a key for %[2]s, or name the environment with --env %[1]s. Nothing was changed", env, ctx.Environment)}
+	}
+	ctx.keep(env, key)
+	return nil
 }
 
 // sentence says what a context is for.
@@ -334,12 +349,24 @@ func (c *config) sentence(name string, existed bool) string {
 		text += ", environment " + string(row.Environment)
 	}
 	if len(row.Keys) > 0 {
-		text += fmt.Sprintf(", with a key for %s", row.Keys)
+		text += ", with " + keysFor(row.Keys)
 	}
 	if row.Current {
 		text += ". It is the current one"
 	}
 	return text + "."
+}
+
+// keysFor says which environments a context has keys for.
+func keysFor(environments []j17.Environment) string {
+	names := make([]string, len(environments))
+	for i, env := range environments {
+		names[i] = string(env)
+	}
+	if last := len(names) - 1; last > 0 {
+		return "keys for " + strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return "a key for " + names[0]
 }
 
 // keep puts an API key into a context.

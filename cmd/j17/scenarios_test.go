@@ -46,7 +46,8 @@ func TestConfigFile(t *testing.T) {
 		var errs strings.Builder
 		return run(t.Context(), args, getenv, strings.NewReader(stdin), io.Discard, &errs), errs.String()
 	}
-	if code, text := call("secret-key\n", "context", "set", "shop", "--server", "https://example.com", "--instance", "shop", "--key-stdin"); code != exitOK {
+	const key = "j17_0_prod_g9ry51yhfdyytafas15b3m2jysvtw9r73ueu3gq"
+	if code, text := call(key+"\n", "context", "set", "shop", "--server", "https://example.com", "--instance", "shop", "--key-stdin"); code != exitOK {
 		t.Fatal(code, text)
 	}
 	name := filepath.Join(dir, "j17", "config.json")
@@ -55,14 +56,14 @@ func TestConfigFile(t *testing.T) {
 		t.Fatal(info, err)
 	}
 	raw, err := os.ReadFile(name)
-	if err != nil || !strings.Contains(string(raw), `"prod": "secret-key"`) {
+	if err != nil || !strings.Contains(string(raw), `"prod": "`+key+`"`) {
 		t.Fatal(string(raw), err)
 	}
 	// Another server must not get the credentials of the old one.
 	if code, text := call("", "context", "set", "shop", "--server", "https://example.org"); code != exitOK {
 		t.Fatal(code, text)
 	}
-	if raw, err = os.ReadFile(name); err != nil || strings.Contains(string(raw), "secret-key") {
+	if raw, err = os.ReadFile(name); err != nil || strings.Contains(string(raw), key) {
 		t.Fatal(string(raw), err)
 	}
 	for _, damaged := range []string{"{", `{"contexts": {"a": null}}`, `{"contexts": [], "x": 1}`} {

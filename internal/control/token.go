@@ -44,22 +44,32 @@ func newToken(env j17.Environment) (token, shown string, hash tokenHash) {
 // IsKeyToken reports whether a credential is meant to be the token of an API key, good or not.
 func IsKeyToken(token string) bool { return strings.HasPrefix(token, tokenPrefix) }
 
-// hashToken returns the hash of a token; false for what cannot be a token. It does not allocate.
-func hashToken(token string) (tokenHash, bool) {
+// KeyEnvironment returns the environment that the token of an API key is for; false for what cannot be a token, by its form or its
+// checksum. It does not allocate.
+func KeyEnvironment(token string) (j17.Environment, bool) {
 	if len(token) > maxToken || !strings.HasPrefix(token, tokenPrefix) {
-		return tokenHash{}, false
+		return "", false
 	}
 	body := len(token) - tokenChecksum
 	random := body - tokenRandom
 	if random <= len(tokenPrefix) || token[random-1] != '_' {
-		return tokenHash{}, false
+		return "", false
 	}
-	switch j17.Environment(token[len(tokenPrefix) : random-1]) {
+	env := j17.Environment(token[len(tokenPrefix) : random-1])
+	switch env {
 	case j17.Prod, j17.Staging, j17.Test:
 	default:
-		return tokenHash{}, false
+		return "", false
 	}
 	if sum := checksum(token[:body]); string(sum[:]) != token[body:] {
+		return "", false
+	}
+	return env, true
+}
+
+// hashToken returns the hash of a token; false for what cannot be a token. It does not allocate.
+func hashToken(token string) (tokenHash, bool) {
+	if _, ok := KeyEnvironment(token); !ok {
 		return tokenHash{}, false
 	}
 	var buf [maxToken]byte

@@ -11,7 +11,11 @@ import (
 
 func TestChecksumFindsMistypedTokensByItself(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		token, _, hash := newToken(rapid.SampledFrom(j17.Environments()).Draw(t, "environment"))
+		env := rapid.SampledFrom(j17.Environments()).Draw(t, "environment")
+		token, _, hash := newToken(env)
+		if got, ok := KeyEnvironment(token); !ok || got != env {
+			t.Fatalf("KeyEnvironment(%q) = %q, %v", token, got, ok)
+		}
 		if got, ok := hashToken(token); !ok || got != hash || got != sha256.Sum256([]byte(token)) {
 			t.Fatalf("hashToken(%q) = %x, %v", token, got, ok)
 		}
