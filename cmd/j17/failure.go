@@ -110,10 +110,28 @@ func (e *env) tell(err error, asJSON bool, out *output, called string) {
 		return
 	}
 	text := fmt.Sprintf("j17: %v\n", readable(err))
+	if hint := hintOf(err); hint != "" {
+		text += "  = hint: " + printable(hint) + "\n"
+	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		text += fmt.Sprintf("Run '%s --help' for how to use it.\n", called)
 	}
 	e.note("%s", text)
+}
+
+// hintOf is what the details of an error advise, "" where they do not.
+func hintOf(err error) string {
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok {
+		return ""
+	}
+	var advice struct {
+		Hint string `json:"hint"`
+	}
+	if raw, err := json.Marshal(e.Details); err != nil || json.Unmarshal(raw, &advice) != nil {
+		return "" // details of another form
+	}
+	return advice.Hint
 }
 
 // invalidFile shows what is wrong with a spec or a part of one and returns the error of it, for which nothing more is to be said to people.

@@ -283,7 +283,11 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 			return blob.Blob{}, false
 		}
 	}
-	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s', or POST /_admin/blobs", b.name)
+	flag := ""
+	if l.e.env != j17.Prod { // which commands are about without the flag
+		flag = " --env " + string(l.e.env)
+	}
+	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s%s', or POST /_admin/blobs", b.name, flag)
 	return blob.Blob{}, false
 }
 

@@ -538,6 +538,23 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+func TestMissingBlobNamesTheEnvironment(t *testing.T) {
+	f := start(t)
+	for env, want := range map[j17.Environment]string{
+		j17.Prod:    "'j17 blobs put FILE a.wasm'",
+		j17.Staging: "'j17 blobs put FILE a.wasm --env staging'",
+		j17.Test:    "'j17 blobs put FILE a.wasm --env test'",
+	} {
+		r := f.request(simple(`{"wasm":"a.wasm"}`))
+		r.Environment = env
+		_, err := f.Deploy(t.Context(), r)
+		wantCode(t, string(env), err, j17.CodeInvalidSpec)
+		if got := fieldErrors(err); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("%s: %q says nothing of %s", env, got, want)
+		}
+	}
+}
+
 func TestLenient(t *testing.T) {
 	f := start(t)
 	r := f.request(simple(`{"wasm":"a.wasm"}`))

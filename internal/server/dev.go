@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -433,11 +434,22 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 		r, report.Err = d.server.deploy.Deploy(ctx, deploy.Request{
 			Instance: d.creds.Instance, Environment: env, Source: envelope.Spec, Force: true, Lenient: true,
 		})
-		if env == j17.Prod && report.Err == nil {
-			// Places count in the file. What is missing is the same everywhere at first; then uploads make a difference.
-			report.Found, report.Incompatible = r.Found, r.Incompatible
+		if report.Err != nil {
+			break
+		}
+		// Code that is missing is missing in each environment by itself, and uploaded to each. All else is the same everywhere.
+		for _, d := range r.Found {
+			if !slices.Contains(report.Found, d) {
+				report.Found = append(report.Found, d)
+			}
+		}
+		if env == j17.Prod {
+			report.Incompatible = r.Incompatible
 		}
 	}
+	slices.SortStableFunc(report.Found, func(a, b diag.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 
 	// What the terminal shows of it.
 	if report.Err == nil && before != nil {
