@@ -80,9 +80,10 @@ Exit code 4: there are events already.
 func (e *env) dataInject() *cobra.Command {
 	l := &load{env: e, route: "inject"}
 	return l.command(&cobra.Command{
-		Use: "inject FILE", Short: "Write test data into staging or test",
+		Use: "inject FILE --env ENVIRONMENT", Short: "Write test data into staging or test",
 		Long: `Write events of test data into staging or test, as if each had been posted: they happen now, everything reacts to them, and those
-without an actor get one. The whole file is checked first. The same file again is written again.
+without an actor get one. The whole file is checked first. The same file again is written again. --env names the environment where
+nothing else does, since that would be prod otherwise, into which no test data is written.
 
 ` + dataFiles + `
 
@@ -118,6 +119,9 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		path, err := o.opsPath(cmd.Context(), l.route)
 		if err != nil {
 			return err
+		}
+		if !l.history && o.about.environment == j17.Prod {
+			return usageError{errors.New("test data goes into staging and test only: name one of them, such as --env test. Events that have happened are stored with 'j17 data import'")}
 		}
 		if l.history && o.about.environment == j17.Prod && !l.yes && terminal(l.env.in) {
 			if err := l.env.confirm(cmd.Context(), false, fmt.Sprintf("Store the events of %s as history in %s? That cannot be taken back.", fileName(args[0]), o.where())); err != nil {
