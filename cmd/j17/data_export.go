@@ -67,7 +67,7 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 		if err != nil {
 			return err
 		}
-		return x.run(cmd.Context(), o, append([]string{"api"}, path...))
+		return byType(x.run(cmd.Context(), o, append([]string{"api"}, path...)))
 	}
 	return cmd
 }

@@ -74,7 +74,7 @@ All filters that are given must hold.`,
 
 		// Each event is a line.
 		if there {
-			return interrupted(cmd.Context(), e.printThere(cmd.Context(), c, filter, after, asJSON))
+			return interrupted(cmd.Context(), byType(e.printThere(cmd.Context(), c, filter, after, asJSON)))
 		}
 		for ev, err := range c.Follow(cmd.Context(), filter, after) {
 			if cmd.Context().Err() != nil {
@@ -84,7 +84,7 @@ All filters that are given must hold.`,
 				err = e.printEvent(ev, asJSON)
 			}
 			if err != nil {
-				return err
+				return byType(err)
 			}
 		}
 		return nil

@@ -75,6 +75,20 @@ type eventError struct{ error }
 
 func (e eventError) Unwrap() error { return e.error }
 
+// unknownFilter is a refusal of a type that --type or --event names, since there is none of that name.
+type unknownFilter struct{ error }
+
+func (e unknownFilter) Unwrap() error { return e.error }
+
+// byType is the error of a command whose flags --type and --event become parameters. The API calls it a fault of the parameter where there
+// is no such type: the name is all that can be wrong with these two.
+func byType(err error) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidParameter && (e.Path == "type" || e.Path == "event") {
+		return unknownFilter{err}
+	}
+	return err
+}
+
 // usageError is a mistake in how a command was called.
 type usageError struct{ error }
 
@@ -120,6 +134,9 @@ func exitCode(err error) int {
 		return exitInvalid
 	}
 
+	if _, ok := errors.AsType[unknownFilter](err); ok {
+		return exitNotFound
+	}
 	if damaged, locked := damagedBackup(err); damaged {
 		return exitVerifyFails
 	} else if locked {
