@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -164,7 +165,23 @@ func (e *env) printTombstone(raw json.RawMessage, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)})
+	if err := e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)}); err != nil {
+		return err
+	}
+	_, err = io.WriteString(e.out, triesOf(shown.Tombstone))
+	return err
+}
+
+// triesOf says how often an execution has failed since a try went well, and of what the last one, "" where none has.
+func triesOf(t wire.Tombstone) string {
+	if t.Error == nil {
+		return ""
+	}
+	text := "the last try has failed"
+	if t.Progress != nil && t.Progress.Attempts > 1 {
+		text = fmt.Sprintf("the last %d tries have failed", t.Progress.Attempts)
+	}
+	return text + ": " + plain(*t.Error) + "\n"
 }
 
 // tombstoneCommand is a command about one tombstone, which do sends a request for.

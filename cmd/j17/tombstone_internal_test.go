@@ -1,0 +1,26 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestTombstoneTellsOfFailedTries checks that what holds an execution up is told to people too.
+func TestTombstoneTellsOfFailedTries(t *testing.T) {
+	t.Parallel()
+	for failed, want := range map[string]string{
+		``: "",
+		`,"progress":{"phase":"purge","done":1,"total":2,"attempts":1},"error":"no space left"`: "the last try has failed: no space left\n",
+		`,"progress":{"phase":"purge","done":1,"total":2,"attempts":3},"error":"no\u001bspace"`: "the last 3 tries have failed: nospace\n",
+	} {
+		var out strings.Builder
+		raw := json.RawMessage(`{"tombstone":{"id":"tmb_1","key":"user:1","status":"executing"` + failed + `}}`)
+		if err := (&env{out: &out}).printTombstone(raw, false); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.SplitAfterN(out.String(), "\n", 3); len(lines) != 3 || lines[2] != want {
+			t.Errorf("%q, want %q at the end", out.String(), want)
+		}
+	}
+}
