@@ -406,12 +406,21 @@ func (e *env) whoami() *cobra.Command {
 			return err
 		}
 
-		if asJSON {
-			return e.printAnswer(raw)
-		}
 		var me wire.Operator
 		if err := json.Unmarshal(raw, &me); err != nil {
 			return err
+		}
+		var until time.Time
+		if l := o.connection.loginOf(); l != nil && l.Token == o.connection.token.value {
+			until = l.expires()
+		}
+		if asJSON {
+			return e.printJSON(struct {
+				wire.Operator
+				Server  string    `json:"server"`
+				Context string    `json:"context,omitempty"`
+				Until   time.Time `json:"until,omitzero"`
+			}{me, o.connection.url.value, o.connection.context.value, until})
 		}
 
 		// Who, where and for how long.
@@ -422,9 +431,8 @@ func (e *env) whoami() *cobra.Command {
 		if o.connection.context.value != "" {
 			rows = append(rows, []string{"context", o.connection.context.value})
 		}
-		if l := o.connection.loginOf(); l != nil && l.Token == o.connection.token.value {
-			left := l.expires().Sub(clock.System{}.Now()).Round(time.Minute)
-			rows = append(rows, []string{"until", fmt.Sprintf("%s (%s)", moment(l.expires()), left)})
+		if !until.IsZero() {
+			rows = append(rows, []string{"until", fmt.Sprintf("%s (%s)", moment(until), until.Sub(clock.System{}.Now()).Round(time.Minute))})
 		}
 		return e.printTable([]string{"email", me.Email}, rows)
 	}
