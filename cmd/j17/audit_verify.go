@@ -51,6 +51,11 @@ It exits with 7 where something is wrong, and names the first event that is.`,
 				return usageError{fmt.Errorf("--%s needs the name of a file, and has an empty one", flag)}
 			}
 		}
+		for _, key := range v.keys {
+			if err := proof.CheckKey(key); err != nil {
+				return usageError{fmt.Errorf("--key: %w, as GET /_audit/keys lists it", err)}
+			}
+		}
 		if err := stdinOnce(map[string]string{"FILE": args[0], "--checkpoint": v.checkpoint, "--streams": v.streams}); err != nil {
 			return err
 		}

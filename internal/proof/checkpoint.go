@@ -42,15 +42,29 @@ func ParseTreeHead(text string) (h TreeHead, err error) {
 	return h, nil
 }
 
+// CheckKey returns an error for what is no verifier key: one that was mistyped, for the most part.
+func CheckKey(vkey string) error {
+	_, err := parseKey(vkey)
+	return err
+}
+
+func parseKey(vkey string) (note.Verifier, error) {
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, fmt.Errorf("%.120q is no verifier key: it has the form name+hash+key", vkey)
+	}
+	return v, nil
+}
+
 // Open returns the text of a signed note and the verifier keys, of those given, by which it is signed. A signature by one of them that is wrong
 // is an error, and so is a note without a signature by any.
 func Open(signed string, vkeys []string) (text string, by []string, err error) {
 	var known []note.Verifier
 	names := map[string]string{}
 	for _, vkey := range vkeys {
-		v, err := note.NewVerifier(vkey)
+		v, err := parseKey(vkey)
 		if err != nil {
-			return "", nil, fmt.Errorf("%.120q is no verifier key: it has the form name+hash+key", vkey)
+			return "", nil, err
 		}
 		if id := keyID(v.Name(), v.KeyHash()); names[id] == "" {
 			names[id], known = vkey, append(known, v)
