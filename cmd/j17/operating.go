@@ -267,18 +267,26 @@ func (o *operating) explained(ctx context.Context, err error) error {
 		}
 		return unauthorized("The server does not accept your login any more: it has expired or was revoked. Log in again: %s", again)
 	}
-	return interrupted(ctx, o.env.explained(inCommands(err)))
+	return interrupted(ctx, o.env.explained(o.env.inCommands(err)))
 }
 
-// inCommands puts commands in the place of routes that a server names.
-func inCommands(err error) error {
-	if refused, ok := errors.AsType[*client.Error](err); ok {
-		refused.Problem.Message = strings.NewReplacer(
-			"GET /api/instances/{id}/keys lists them", "'j17 keys list' lists them",
-			"GET /api/instances lists them", "'j17 instances list' lists them",
-			"POST /_admin/blobs", "j17 blobs put FILE", "POST /api/login", "j17 login",
-		).Replace(refused.Problem.Message)
+// inCommands puts commands and flags in the place of what a server names of its own API.
+func (e *env) inCommands(err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return err
 	}
+	words := []string{
+		"GET /api/instances/{id}/keys lists them", "'j17 keys list' lists them",
+		"GET /api/instances lists them", "'j17 instances list' lists them",
+		"GET tombstones lists them", "'j17 tombstone list' lists them",
+		"POST /_admin/blobs", "j17 blobs put FILE", "POST /api/login", "j17 login",
+		`ask with "again": true`, "ask with --again", "Wait, or force it", "Wait, or execute it with --force", `"force": true`, "--force",
+	}
+	if !e.machine { // who sees the errors above the message, and no member of that name
+		words = append(words, "'errors' says where", "It is said above where", "what 'errors' lists", "what is listed above")
+	}
+	refused.Problem.Message = strings.NewReplacer(words...).Replace(refused.Problem.Message)
 	return err
 }
 

@@ -38,7 +38,9 @@ type Import struct {
 func Inspect(binary []byte) (Inspection, error) {
 	m, err := instrument.Parse(binary)
 	if err != nil {
-		return Inspection{}, invalid(err)
+		f := invalid(err)
+		f.Hint = "Build it again as a core WebAssembly module." // looking at it is what has failed
+		return Inspection{}, f
 	}
 	const pages = DefaultMemory / pageSize
 	in := Inspection{MemoryPages: m.Memory.Min, MaxMemoryPages: pages, Entrypoints: entrypoints(m)}
