@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,7 +57,7 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		}
 		out, err := command(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
 		says[file.Name] = string(out)
-		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "certificate.txt"; holds != (err == nil) {
+		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "older.txt" || file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)
 		} else if !holds && !strings.Contains(string(out), file.Name+" does not hold: ") {
 			t.Errorf("%s is refused without a reason: %s", file.Name, out)
@@ -64,6 +65,7 @@ func TestAnOutsiderVerifies(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"export.ndjson":   "The export holds: 12 events of acme.example/prod, root ",
+		"older.txt":       "The checkpoint holds: acme.example/prod has 5 events, root ",
 		"certificate.txt": "The certificate holds: 4 events of note:2",
 		"changed.ndjson":  "does not hold: line 4: the chain of note:0 breaks at event 1700000000001-1",
 		"cut.ndjson":      "does not hold: these are not the 12 events that were signed",
@@ -71,6 +73,12 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		if !strings.Contains(says[name], want) {
 			t.Errorf("%s: %s", name, says[name])
 		}
+	}
+
+	// Called the wrong way it says what it is called with.
+	out, err := command(t, python, examplePath("verify", "verify.py")).CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || !strings.HasPrefix(string(out), "verify.py FILE VKEY [STREAMS]: ") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""verify.py FILE VKEY [STREAMS]: checks a whole export, or the certificate of an erasure, by the key of an environment's log. It uses nothing of j17."""
+"""verify.py FILE VKEY [STREAMS]: checks a whole export, a checkpoint, or the certificate of an erasure, by the key of an environment's log. It uses nothing of j17."""
 import base64, hashlib, json, re, sys
 
 sha = lambda *parts: hashlib.sha256(b"".join(parts)).digest()
@@ -14,11 +14,9 @@ def point(raw):
     return (x if x % 2 == odd else P - x, y)
 
 def add(p, q):
-    t = D * p[0] * p[1] * q[0] * q[1]
-    return ((p[0] * q[1] + p[1] * q[0]) * pow(1 + t, -1, P) % P, (p[1] * q[1] + p[0] * q[0]) * pow(1 - t, -1, P) % P)
+    return ((p[0] * q[1] + p[1] * q[0]) * pow(1 + (t := D * p[0] * p[1] * q[0] * q[1]), -1, P) % P, (p[1] * q[1] + p[0] * q[0]) * pow(1 - t, -1, P) % P)
 
-def times(n, p):
-    return (0, 1) if n == 0 else add(times(n - 1, p), p) if n % 2 else times(n // 2, add(p, p))
+times = lambda n, p: (0, 1) if n == 0 else add(times(n - 1, p), p) if n % 2 else times(n // 2, add(p, p))
 
 def opened(note, vkey):  # the lines of a signed note (C2SP), if the key has signed it
     (text, _, signatures), (name, key_id, key) = note.rpartition("\n\n"), vkey.split("+", 2)
@@ -29,8 +27,7 @@ def opened(note, vkey):  # the lines of a signed note (C2SP), if the key has sig
     return text.split("\n")
 
 def root(leaves):  # RFC 6962: on the left as many as a power of two has
-    k = (1 << (len(leaves) - 1).bit_length()) // 2
-    return sha(b"\1", root(leaves[:k]), root(leaves[k:])) if len(leaves) > 1 else (leaves or [sha()])[0]
+    return sha(b"\1", root(leaves[:(k := (1 << (len(leaves) - 1).bit_length()) // 2)]), root(leaves[k:])) if len(leaves) > 1 else (leaves or [sha()])[0]
 
 def export(lines, vkey):
     chains, leaves = {}, []
@@ -45,15 +42,18 @@ def export(lines, vkey):
     assert (int(size), base64.b64decode(signed)) == (len(leaves), (top := root(leaves))), f"these are not the {size} events that were signed"
     return f"The export holds: {size} events of {origin}, root {top.hex()}"
 
-def certificate(note, vkey, rows):  # rows are those of all streams, where the certificate has only the first of them
-    assert (lines := opened(note, vkey))[0] == "j17 erasure certificate" and (c := json.loads(lines[1])), "it is no certificate"
-    seen, size = rows if "affected_root" in c and rows else c["affected_streams"], c.get("affected_count", len(c["affected_streams"]))
+def checked(note, vkey, rows):  # rows are those of all streams, where the certificate has only the first of them
+    if (lines := opened(note, vkey))[0] != "j17 erasure certificate":
+        assert not rows, "it is a checkpoint, which is about no streams"
+        return f"The checkpoint holds: {lines[0]} has {int(lines[1])} events, root {base64.b64decode(lines[2]).hex()}"
+    seen, size = rows if "affected_root" in (c := json.loads(lines[1])) and rows else c["affected_streams"], c.get("affected_count", len(c["affected_streams"]))
     total = sum(r["event_count"] for r in seen), root([sha(b"\0", json.dumps(r, separators=(",", ":")).encode()) for r in seen]).hex()
     assert total == (c["events"], c.get("affected_root", total[1])) or not rows and len(seen) < size, "these are not its streams"
     return f"The certificate holds: {c['events']} events of {c['key']} and what went with it were erased at {c['executed_at']}; {len(seen)} of {size} streams seen"
 
+if len(sys.argv) not in (3, 4): sys.exit(print(__doc__, file=sys.stderr) or 2)
 try:
     data, vkey, rows = open(sys.argv[1], "rb").read(), sys.argv[2], [r for f in sys.argv[3:] for r in json.load(open(f))]
-    print(export([(n, line) for n, line in enumerate(data.splitlines(), 1) if line], vkey) if data.startswith(b"{") else certificate(data.decode(), vkey, rows))
+    print(export([(n, line) for n, line in enumerate(data.splitlines(), 1) if line], vkey) if data.startswith(b"{") else checked(data.decode(), vkey, rows))
 except (AssertionError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as e:
     sys.exit(f"{sys.argv[1]} does not hold: {e}")
