@@ -226,7 +226,7 @@ func (e *env) serverWorld(r *remote) (scenarioWorld, error) {
 	}
 	c, err := e.connect(&chosen)
 	if err == nil {
-		e.note("Running in %s of %s.\n", environmentOf(u.Hostname(), j17.Environment(cmp.Or(chosen.env, s.env.value))), s.url.value)
+		e.note("Running in %s of %s.\n", environmentOf(u.Hostname(), j17.Environment(cmp.Or(chosen.env, s.env.value))), c.URL())
 	}
 	return scenarioWorld{func(context.Context, int) (*client.Client, error) { return c, nil }, func() error { return nil }}, err
 }
