@@ -24,7 +24,7 @@ func TestTheClockCanBeMoved(t *testing.T) {
 	for _, tc := range []struct {
 		by   string
 		want int
-	}{{"-1h", 400}, {"soon", 400}, {"1000000h", 400}, {"25h", 200}} {
+	}{{"-1h", 400}, {"soon", 400}, {"1000000h", 400}, {"", 400}, {"d", 400}, {"3651d", 400}, {"99999999999999999d", 400}, {"0d", 200}, {"25h", 200}} {
 		if s := requested(t, p, "POST", "prod", "/_dev/clock/advance", login.Token, `{"by":"`+tc.by+`"}`, nil); s != tc.want {
 			t.Errorf("%s: %d", tc.by, s)
 		}

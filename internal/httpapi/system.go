@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"j17/internal/wire"
-
 	"j17"
+	"j17/internal/spec"
+	"j17/internal/wire"
 )
 
 // root is GET /: what this server is.
@@ -60,8 +60,11 @@ func (c *call) advanceClock(w http.ResponseWriter) error {
 		return err
 	}
 	by, err := time.ParseDuration(body.By)
+	if delay, ok := spec.ParseDelay(body.By); ok { // as a spec says it, where there are days too
+		by, err = delay, nil
+	}
 	if err != nil || by < 0 || by > maxAdvance {
-		return j17.Errorf(j17.CodeInvalidField, "'by' must be a duration such as \"90s\", \"25h\" or \"1h30m\"; the clock moves forward only, by ten years at most").At("by")
+		return j17.Errorf(j17.CodeInvalidField, "'by' must be a duration such as \"90s\", \"25h\", \"1h30m\" or \"7d\"; the clock moves forward only, by ten years at most").At("by")
 	}
 
 	// What becomes due on the way takes as long as it takes.

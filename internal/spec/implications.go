@@ -165,7 +165,7 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 		if !ok {
 			return 0
 		}
-		if d, ok = duration(s); !ok {
+		if d, ok = ParseDelay(s); !ok {
 			c.badDelay(at, s)
 			return 0
 		}
@@ -177,8 +177,11 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	return d
 }
 
-// duration reads a number with a unit: seconds, minutes, hours or days.
-func duration(s string) (time.Duration, bool) {
+// ParseDelay reads a number with a unit: seconds, minutes, hours or days. What is too long is the longest duration of that unit.
+func ParseDelay(s string) (time.Duration, bool) {
+	if s == "" {
+		return 0, false
+	}
 	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
 	unit, known := units[s[len(s)-1]]
 	digits := s[:len(s)-1]
@@ -186,8 +189,7 @@ func duration(s string) (time.Duration, bool) {
 	if !known || err != nil || strings.TrimLeft(digits, "0123456789") != "" {
 		return 0, false
 	}
-	// What is longer than any delay must not overflow.
-	return time.Duration(min(n, int64(2*maxDelay/unit))) * unit, true
+	return time.Duration(min(n, int64(math.MaxInt64/unit))) * unit, true
 }
 
 func (c *compiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Implication {
