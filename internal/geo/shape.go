@@ -67,6 +67,9 @@ func newShape(polygons [][]placed) (*Shape, error) {
 			if rings[i].area < MinArea {
 				return nil, faultf(rings[i].given.path, "the ring encloses less than %g square metre", MinArea)
 			}
+			if 2*math.Pi-rings[i].area/(EarthRadius*EarthRadius) < halves {
+				return nil, faultf(rings[i].given.path, "the ring encloses exactly half of the Earth, and neither side is the smaller one: move a vertex, or draw two areas")
+			}
 		}
 		if len(rings) == 1 {
 			continue
@@ -123,10 +126,14 @@ func newRing(p placed) (ring, error) {
 	return r, nil
 }
 
+// halves is by how much the sides of a ring have to differ at least, in steradians, so that one of them is the smaller one: roundings do not.
+const halves = 1e-12
+
 // folds reports whether the edges ab and bc lie on each other.
 func folds(a, b, c s2.Point) bool {
 	back, on := a.Sub(b.Vector), c.Sub(b.Vector)
-	if back.Dot(on) <= 0 {
+	// The directions in which they leave b: chords of long edges lean towards each other even where the edges go straight on.
+	if back.Sub(b.Mul(back.Dot(b.Vector))).Dot(on.Sub(b.Mul(on.Dot(b.Vector)))) <= 0 {
 		return false
 	}
 	return math.Abs(plane(b, a).Dot(on.Normalize())) < 1e-12 || math.Abs(plane(b, c).Dot(back.Normalize())) < 1e-12
