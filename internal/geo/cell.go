@@ -79,9 +79,16 @@ func (c Cell) Reach(p Point) (near, far float64) {
 	return bound(cell.Distance(v), -1), bound(cell.MaxDistance(v), 1)
 }
 
-// bound turns the square of a chord into metres, and rounds well beyond the errors of both.
+// bound turns the square of a chord into metres, and rounds well beyond the errors of both. The distance to an edge is computed by way of the
+// square of the cosine of its angle: the error grows where that is nearly 0, a quarter of the Earth away, to some 40 centimetres, and where
+// it would be less than 0 there is no number at all.
 func bound(chord s1.ChordAngle, sign float64) float64 {
-	const rounding = 2e-14
-	square := min(4, max(0, float64(chord)+sign*rounding))
+	const rounding, least = 2e-14, 1.5e-7
+	square := float64(chord)
+	if math.IsNaN(square) {
+		square = 2
+	}
+	cos := math.Abs(1 - square/2)
+	square = min(4, max(0, square+sign*rounding/max(cos, least)))
 	return EarthRadius*2*math.Asin(min(1, math.Sqrt(square)/2)) + sign*1e-3
 }

@@ -284,3 +284,22 @@ func TestReachBounds(t *testing.T) {
 		}
 	})
 }
+
+// TestReachBoundsAQuarterOfTheEarthAway does so with points that are as far from a pole as cells whose edges run along meridians: there the
+// distance to an edge is least exact.
+func TestReachBoundsAQuarterOfTheEarthAway(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		pole := geo.Point{Lat: rapid.SampledFrom([]float64{90, -90}).Draw(t, "pole")}
+		p := away(pole, rapid.Float64Range(0, 2*math.Pi).Draw(t, "direction"), rapid.Float64Range(0.01, 1).Draw(t, "metres")/geo.EarthRadius)
+		for range 20 {
+			q := geo.Point{Lat: rapid.Float64Range(-30, 30).Draw(t, "lat"), Lng: rapid.SampledFrom([]float64{0, 45, 90, -180, rapid.Float64Range(-180, 180).Draw(t, "lng")}).Draw(t, "a lng")}
+			d := p.Distance(q)
+			for _, c := range q.Cell().Around() {
+				if near, far := c.Reach(p); !(near <= d && d <= far) {
+					t.Fatalf("%v is %.9f m from %v, and its cell %s from %.9f to %.9f", q, d, p, c.Name(), near, far)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package place_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"j17/internal/geo"
+)
+
+// TestNearbyAtAPole asks for what is near from centimetres beside a pole, in small pages: cells a quarter of the Earth away come in their turn.
+func TestNearbyAtAPole(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, shops)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	points := map[int]geo.Point{}
+	add := func(p geo.Point) {
+		n := len(points)
+		points[n] = p
+		h.put("shop", n, "was_opened", at(p))
+	}
+	for range 80 {
+		add(geo.Point{Lat: rnd.Float64()*60 - 30, Lng: 50 + rnd.Float64()*80})
+	}
+	for _, lng := range []float64{90, 45, 180, 0} {
+		for range 3 {
+			add(geo.Point{Lng: lng})
+		}
+	}
+	for _, center := range []geo.Point{{Lat: -89.99999978601896, Lng: 129.85248788903868}, {Lat: 89.99999999, Lng: 13}, {Lat: -90}} {
+		want := naive(points, center, math.Inf(1))
+		for size := 1; size <= 3; size++ {
+			if got := h.near(center, math.Inf(1), size); !slices.Equal(got, want) {
+				t.Errorf("%v in pages of %d: %v, want %v", center, size, got, want)
+			}
+		}
+	}
+}
