@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/golang/geo/r1"
+	"github.com/golang/geo/r3"
 	"github.com/golang/geo/s1"
 	"github.com/golang/geo/s2"
 )
@@ -122,6 +123,9 @@ func (b Box) has(lng float64) bool {
 	return lng >= b.West && lng <= b.East
 }
 
+// polar is an angle around a pole, of some 60 metres, in which the edges of boxes along parallels are not exact enough to be compared with cells.
+const polar = 1e-5
+
 // Cells returns cells that cover the box.
 func (b Box) Cells() []Cell {
 	const radian = math.Pi / 180
@@ -133,14 +137,33 @@ func (b Box) Cells() []Cell {
 		Lat: r1.Interval{Lo: b.South * radian, Hi: b.North * radian}.Expanded(slack),
 		Lng: s1.IntervalFromEndpoints(b.West*radian, east*radian).Expanded(slack),
 	}
-	rect.Lat = rect.Lat.Intersection(r1.Interval{Lo: -math.Pi / 2, Hi: math.Pi / 2})
-	return cover(rect.PolarClosure(), 16)
+
+	// Where the box comes close to a pole all that is around the pole, and the rest of the box.
+	var union s2.CellUnion
+	if rect.Lat.Hi > math.Pi/2-polar {
+		union, rect.Lat.Hi = append(union, around(1)...), math.Pi/2-polar
+	}
+	if rect.Lat.Lo < polar-math.Pi/2 {
+		union, rect.Lat.Lo = append(union, around(-1)...), polar-math.Pi/2
+	}
+	if !rect.Lat.IsEmpty() {
+		union = append(union, covering(rect, 16)...)
+	}
+	union.Normalize() // no cell stands twice
+	return cells(union)
+}
+
+// around returns cells that cover what is around a pole.
+func around(z float64) s2.CellUnion {
+	return covering(s2.CapFromCenterAngle(s2.Point{Vector: r3.Vector{Z: z}}, 2*polar), 4)
 }
 
 // cover returns about so many cells, at most, that cover a region.
-func cover(region s2.Region, most int) []Cell {
+func cover(region s2.Region, most int) []Cell { return cells(covering(region, most)) }
+
+func covering(region s2.Region, most int) s2.CellUnion {
 	coverer := s2.RegionCoverer{MaxLevel: s2.MaxLevel, LevelMod: 1, MaxCells: most}
-	return cells(coverer.Covering(region))
+	return coverer.Covering(region)
 }
 
 func cells(union s2.CellUnion) []Cell {

@@ -303,3 +303,44 @@ func TestReachBoundsAQuarterOfTheEarthAway(t *testing.T) {
 		}
 	})
 }
+
+// TestBoxesAtPolesAreCovered sees that the cells of boxes have what is in them, centimetres to metres away from a pole.
+func TestBoxesAtPolesAreCovered(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		lat := func(name string) float64 {
+			return rapid.SampledFrom([]float64{90, 90 - math.Pow(10, rapid.Float64Range(-9, -1).Draw(t, name)), 0}).Draw(t, "a "+name)
+		}
+		a, b := lat("a"), lat("b")
+		box := geo.Box{South: min(a, b), North: max(a, b), West: rapid.Float64Range(-180, 180).Draw(t, "west"), East: rapid.Float64Range(-180, 180).Draw(t, "east")}
+		south := rapid.Bool().Draw(t, "southern")
+		if south {
+			box.South, box.North = -box.North, -box.South
+		}
+		all := box.Cells()
+		known := map[string]bool{}
+		for _, c := range all {
+			if first, _ := c.Range(); known[first] {
+				t.Fatalf("%v has the cell %s twice", box, c.Name())
+			} else {
+				known[first] = true
+			}
+		}
+		for range 20 {
+			p := geo.Point{Lat: rapid.Float64Range(box.South, box.North).Draw(t, "lat"), Lng: rapid.Float64Range(-180, 180).Draw(t, "lng")}
+			if box.Contains(p) && !covered(all, p) {
+				t.Fatalf("%v is in %v, and in none of its cells", p, box)
+			}
+		}
+	})
+
+	wide := geo.Box{South: -89.99999988205522, West: -100, North: -89.99999979863412, East: 130}
+	turned := geo.Box{South: -89.99999988205522, West: 63.98, North: -89.99999979863412, East: 41.67}
+	for _, p := range []geo.Point{{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888}} {
+		for _, box := range []geo.Box{wide, turned} {
+			if !box.Contains(p) || !covered(box.Cells(), p) {
+				t.Errorf("%v is in none of the cells of %v", p, box)
+			}
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"j17/internal/geo"
+	"j17/internal/place"
+	"j17/internal/spec"
 )
 
 // TestNearbyAtAPole asks for what is near from centimetres beside a pole, in small pages: cells a quarter of the Earth away come in their turn.
@@ -34,6 +36,29 @@ func TestNearbyAtAPole(t *testing.T) {
 			if got := h.near(center, math.Inf(1), size); !slices.Equal(got, want) {
 				t.Errorf("%v in pages of %d: %v, want %v", center, size, got, want)
 			}
+		}
+	}
+}
+
+// TestBoxesAtAPole asks for what is in boxes that are wide and end centimetres before a pole.
+func TestBoxesAtAPole(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, shops)
+	for n, p := range []geo.Point{{Lat: -89.99999986956556, Lng: -67.36464196622033}, {Lat: -89.9999998432952, Lng: 123.26546293448888}} {
+		h.put("shop", n, "was_opened", at(p))
+	}
+	k, m := h.kinds("shop", spec.Point), h.moment()
+	defer m.Close()
+	for _, box := range []geo.Box{
+		{South: -89.99999988205522, West: -100, North: -89.99999979863412, East: 130},
+		{South: -89.99999988205522, West: 63.98, North: -89.99999979863412, East: 41.67},
+		{South: -90, West: -180, North: 20, East: 180},
+	} {
+		got := h.pages(1, func(after place.Mark) func(func(place.Found, error) bool) {
+			return k.Within(t.Context(), m, box, after)
+		})
+		if !slices.Equal(got, []int{0, 1}) {
+			t.Errorf("in %v: %v", box, got)
 		}
 	}
 }
