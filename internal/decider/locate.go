@@ -2,12 +2,14 @@ package decider
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"j17"
 	"j17/internal/geo"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/schema"
 	"j17/internal/value"
 	"j17/internal/work"
 )
@@ -98,9 +100,21 @@ func (o *Event) locate(b *work.Budget) error {
 	}
 	path := j17.JoinPath(g.Where, fault.Path)
 	e := j17.Errorf(j17.CodeSchemaViolation, "Event data failed schema validation: %s", fault.Message).At(path)
-	e.Details = schemaDetails{Field: strings.TrimPrefix(path, "data."), Constraint: "geo", Expected: value.StringValue(g.Type.Name)}
+	e.Details = schemaDetails{Field: strings.TrimPrefix(path, "data."), Constraint: "geo", Expected: value.StringValue(g.Type.Name), Received: schema.Abridged(member(at, fault.Path))}
 	e.Errors = []j17.FieldError{{Pointer: pointer(g.Steps, fault), Message: fault.Message}}
 	return e
+}
+
+// member is what the path of a fault leads to.
+func member(v value.Value, path string) value.Value {
+	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		if i, err := strconv.Atoi(part); err == nil {
+			v = v.Index(i)
+		} else {
+			v = v.Get(part)
+		}
+	}
+	return v
 }
 
 // pointer is the JSON pointer of a fault in what steps lead to from an event's data.

@@ -122,7 +122,7 @@ func (e *explainer) addAt(place []int, f Failure) {
 		return
 	}
 	f.Path, f.Pointer = dotted(e.path), pointer(e.path)
-	f.Received = abridged(f.Received)
+	f.Received = Abridged(f.Received)
 	e.found = append(e.found, finding{place, f})
 	if len(e.found) >= 8*e.limit {
 		e.trim()
@@ -217,7 +217,7 @@ func (e *explainer) explain(n *node, v value.Value, keyword string) {
 	if n.enum != nil && !e.oneOf(n.enum, v) && !e.givenUp() {
 		expected := abridgedList(n.enum.values)
 		if n.enum.keyword == "const" {
-			expected = abridged(n.enum.values[0])
+			expected = Abridged(n.enum.values[0])
 		}
 		e.add(Failure{Constraint: n.enum.keyword, Expected: expected, Received: v, Message: enumMessage(n.enum)})
 	}
@@ -266,7 +266,7 @@ func (e *explainer) never(v value.Value, keyword string) {
 func (e *explainer) number(n *numberRule, v value.Value) {
 	check := func(fits bool, keyword string, bound value.Value, demand string) {
 		if !bound.IsMissing() && !fits && !e.givenUp() {
-			e.add(Failure{Constraint: keyword, Expected: abridged(bound), Received: v, Message: boundMessage(demand, bound, v), Quotes: true})
+			e.add(Failure{Constraint: keyword, Expected: Abridged(bound), Received: v, Message: boundMessage(demand, bound, v), Quotes: true})
 		}
 	}
 	check(e.compare(v, n.minimum) >= 0, "minimum", n.minimum, "at least")

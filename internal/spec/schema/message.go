@@ -88,8 +88,8 @@ const (
 	maxNestedShown = 4
 )
 
-// abridged is v as a Failure carries it: long texts cut, large containers reduced to the name of their type.
-func abridged(v value.Value) value.Value {
+// Abridged is v as a Failure carries it: long texts cut, large containers reduced to the name of their type.
+func Abridged(v value.Value) value.Value {
 	switch v.Kind() {
 	case value.String:
 		if s := v.Str(); len(s) > maxTextShown && utf8.RuneCountInString(s) > maxTextShown {
@@ -112,7 +112,7 @@ func abridged(v value.Value) value.Value {
 func abridgedList(values []value.Value) value.Value {
 	shown := make([]value.Value, 0, min(len(values), maxValuesShown))
 	for _, v := range values[:min(len(values), maxValuesShown)] {
-		shown = append(shown, abridged(v))
+		shown = append(shown, Abridged(v))
 	}
 	return value.ArrayValue(shown...)
 }
