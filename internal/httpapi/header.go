@@ -34,5 +34,8 @@ func checkHeader(r *http.Request) error {
 	if r.Method == http.MethodGet && path+fields <= MaxHeader && strings.HasSuffix(r.URL.Path, "/within") {
 		return nil
 	}
+	if strings.HasSuffix(r.URL.Path, "/within/stream") {
+		return j17.Errorf(j17.CodeHeaderTooLarge, "The URL has %d bytes; with the other fields of the request's header %d are possible, also for the polygon of a stream. Send one of fewer vertices, or ask for a 'box'.", len(r.RequestURI), MaxHeader)
+	}
 	return j17.Errorf(j17.CodeHeaderTooLarge, "The URL has %d bytes; with the other fields of the request's header %d are possible, but for a polygon of 'within', which may as well come as GeoJSON in the body of a POST. Ask for less at a time.", len(r.RequestURI), MaxHeader)
 }
