@@ -100,7 +100,7 @@ func TestFeedPages(t *testing.T) {
 		t.Errorf("%d lines, next %s, position %s", n, lines.header.Get("X-J17-Next"), lines.header.Get("X-J17-Position"))
 	}
 	for accept, want := range map[string]string{
-		"APPLICATION/X-NDJSON": "application/x-ndjson", "application/json, application/x-ndjson; q=0.5": "application/x-ndjson", "application/x-ndjson;q=0": "application/json",
+		"APPLICATION/X-NDJSON": "application/x-ndjson", "application/json, application/x-ndjson; q=0.5": "application/json", "application/json; q=0.4, application/x-ndjson; q=0.5": "application/x-ndjson", "application/x-ndjson;q=0": "application/json",
 		"application/x-ndjson; charset=utf-8; Q=0.000": "application/json", "application/x-ndjson;q=": "application/x-ndjson", "*/*": "application/json",
 	} {
 		for _, path := range []string{"/_events?count=1", "/note/global/events?count=1"} {

@@ -117,26 +117,42 @@ func entityTags(h http.Header, name string) ([]string, error) {
 // acceptsLines reports whether the client asks for one event a line.
 func acceptsLines(h http.Header) bool { return accepts(h, typeLines) }
 
-// accepts reports whether the client asks for a media type by its name.
+// accepts reports whether the client asks for a media type by its name, and would not rather have JSON, which is what it gets otherwise.
 func accepts(h http.Header, wanted string) bool {
+	q, asked := quality(h, wanted)
+	if !asked || q == 0 {
+		return false
+	}
+	for _, name := range []string{typeJSON, "application/*", "*/*"} {
+		if other, ok := quality(h, name); ok {
+			return q >= other
+		}
+	}
+	return true
+}
+
+// quality returns how much a client wants a media type that it asks for by this name, from 0, which is not at all, to 1.
+func quality(h http.Header, name string) (q float64, asked bool) {
 	for _, v := range h["Accept"] {
 		for part := range strings.SplitSeq(v, ",") {
 			media, parameters, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(media), wanted) {
-				return !unwanted(parameters)
+			if strings.EqualFold(strings.TrimSpace(media), name) {
+				return qualityIn(parameters), true
 			}
 		}
 	}
-	return false
+	return 0, false
 }
 
-// unwanted reports whether the parameters of a media type say that it is not acceptable: q=0.
-func unwanted(parameters string) bool {
+// qualityIn reads the q of the parameters of a media type. What is none is 1.
+func qualityIn(parameters string) float64 {
 	for p := range strings.SplitSeq(parameters, ";") {
 		if name, v, ok := strings.Cut(p, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
-			v = strings.TrimSpace(v)
-			return v != "" && strings.Trim(v, "0.") == ""
+			if q, ok := decimal(strings.TrimSpace(v)); ok && q >= 0 && q < 1 {
+				return q
+			}
+			return 1
 		}
 	}
-	return false
+	return 1
 }
