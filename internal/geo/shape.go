@@ -60,7 +60,11 @@ func newShape(polygons [][]placed) (*Shape, error) {
 
 	// How they lie to each other. Rings that cross themselves may enclose as much on one side as on the other: that comes first.
 	if path, at, ok := crossing(s.polygons); ok {
-		return nil, faultf(path, "edges of the polygon cross or touch each other near latitude %.6f, longitude %.6f", at.Lat, at.Lng)
+		hint := ""
+		if math.Abs(at.Lng) == 180 {
+			hint = ": " + uncut
+		}
+		return nil, faultf(path, "edges of the polygon cross or touch each other near latitude %.6f, longitude %.6f%s", at.Lat, at.Lng, hint)
 	}
 	for _, rings := range s.polygons {
 		for i := range rings {
@@ -84,6 +88,9 @@ func newShape(polygons [][]placed) (*Shape, error) {
 	return s, nil
 }
 
+// uncut says how areas are written that other programs cut along the date line.
+const uncut = "an area across the date line or around a pole is one ring that crosses longitude 180, without edges along it or to the pole"
+
 // newRing checks what a ring is by itself, and turns it so that it encloses the smaller side.
 func newRing(p placed) (ring, error) {
 	// The vertices.
@@ -95,6 +102,9 @@ func newRing(p placed) (ring, error) {
 	for i, point := range p.points {
 		u := point.unique()
 		if first, ok := seen[u]; ok {
+			if point != p.points[first] {
+				return ring{}, faultf(indexed(p.path, i), "vertex %d of the ring is the same place as vertex %d: %s", i, first, uncut)
+			}
 			return ring{}, faultf(indexed(p.path, i), "vertex %d of the ring is vertex %d once more: each stands once, but for the last one of a closed ring", i, first)
 		}
 		seen[u], vertices[i] = i, point.vector()
