@@ -103,15 +103,16 @@ func TestPlaces(t *testing.T) {
 // TestWrongPlaces writes events whose places are none, and is told what there is in place of one.
 func TestWrongPlaces(t *testing.T) {
 	f := newRows(t, placesSpec)
-	for data, want := range map[string]string{
-		`{"at":{"lat":520,"lng":13}}`:                                                             `{"field":"at.lat","constraint":"geo","expected":"point","received":520}`,
-		`{"at":{"lat":52}}`:                                                                       `{"field":"at","constraint":"geo","expected":"point","received":{"lat":52}}`,
-		`{"at":"` + strings.Repeat("x", 300) + `"}`:                                               `{"field":"at","constraint":"geo","expected":"point","received":"` + strings.Repeat("x", 200) + `..."}`,
-		`{"at":{"type":"Point"}}`:                                                                 `{"field":"at.coordinates","constraint":"geo","expected":"point","received":null}`,
-		`{"at":{"type":"Point","coordinates":[13,[]]}}`:                                           `{"field":"at.coordinates[1]","constraint":"geo","expected":"point","received":[]}`,
-		`{"area":{"type":"Polygon","coordinates":[[[0,0],[1,1],[1,0],[0,1],[0,0]]]}}`:             `{"field":"area.coordinates[0][2]","constraint":"geo","expected":"zone","received":[1,0]}`,
-		`{"area":[{"lat":0,"lng":0},{"lat":0,"lng":1},{"lat":1,"lng":1},{"lat":1,"lng":"east"}]}`: `{"field":"area[3].lng","constraint":"geo","expected":"zone","received":"east"}`,
+	for _, c := range [][2]string{
+		{`{"at":{"lat":520,"lng":13}}`, `{"field":"at.lat","constraint":"geo","expected":"point","received":520}`},
+		{`{"at":{"lat":52}}`, `{"field":"at","constraint":"geo","expected":"point","received":{"lat":52}}`},
+		{`{"at":"` + strings.Repeat("x", 300) + `"}`, `{"field":"at","constraint":"geo","expected":"point","received":"` + strings.Repeat("x", 200) + `..."}`},
+		{`{"at":{"type":"Point"}}`, `{"field":"at.coordinates","constraint":"geo","expected":"point","received":null}`},
+		{`{"at":{"type":"Point","coordinates":[13,[]]}}`, `{"field":"at.coordinates[1]","constraint":"geo","expected":"point","received":[]}`},
+		{`{"area":{"type":"Polygon","coordinates":[[[0,0],[1,1],[1,0],[0,1],[0,0]]]}}`, `{"field":"area.coordinates[0][2]","constraint":"geo","expected":"zone","received":[1,0]}`},
+		{`{"area":[{"lat":0,"lng":0},{"lat":0,"lng":1},{"lat":1,"lng":1},{"lat":1,"lng":"east"}]}`, `{"field":"area[3].lng","constraint":"geo","expected":"zone","received":"east"}`},
 	} {
+		data, want := c[0], c[1]
 		target := "/shop/0b6e9d4e-6f0a-4f3c-8c53-000000000001/was_opened"
 		if strings.HasPrefix(data, `{"area"`) {
 			target = "/area/0b6e9d4e-6f0a-4f3c-8c53-000000000001/was_drawn"
