@@ -73,6 +73,10 @@ func TestPlans(t *testing.T) {
 		{"team=red&points.in=1,2&order=-points", "2 team next points backward"},
 		{"order=points", "1"},
 		{"order=-points", "1 backward"},
+		{"points=5&order=points", "1 points"},
+		{"points=5&order=-points", "1 points backward"},
+		{"team=red&points=5&order=team", "2 team points"},
+		{"team=red&points.gt=5&order=-team", "2 team next points backward"},
 		{"order=team", "2"},
 		{"team=red", "2 team"},
 		{"team=red&status=open", "3 team status"},
@@ -124,7 +128,9 @@ func TestWhatNoIndexServes(t *testing.T) {
 		{"points.gt=1", "points", `"points"`},
 		{"points.gt=1&team.gt=b", "points", ``},
 		{"points.gt=1&order=team", "points", ``},
-		{"status=a&order=status", "status", ``},
+		{"e=a&order=e", "e", `"e"`},
+		{"a=1&b=1&c=1&d=1&e=1&order=f", "a", ``},
+		{"a=1&b=1&c=1&d=1&e=1&f.gt=1", "a", ``},
 		{"status.words=a", "status", `{"words":"status"}`},
 		{"title.words=a&status=open", "status", ``},
 		{"title.words=a&order=title", "title", ``},
@@ -185,6 +191,9 @@ func TestIndexesThatCannotBeDeclared(t *testing.T) {
 		"fixed=1":               `an include decides it`,
 		"lines.n=1":             `leads into an array`,
 		"points.gt=1&team.gt=b": `a range, a prefix or a list of values`,
+
+		"a=1&b=1&c=1&d=1&e=1&f.gt=1":  "it can ask for 5 fields at most, which is as many as an index has",
+		"a=1&b=1&c=1&d=1&e=1&order=f": "it can ask for 5 fields at most, which is as many as an index has",
 	} {
 		_, err := planOf(t, indexesOf("team points"), query)
 		e, ok := err.(*j17.Error) //nolint:errorlint // it is that, and nothing around it
@@ -305,7 +314,7 @@ func TestListsAreToldApart(t *testing.T) {
 	indexes := indexesOf("a b", "b a", "a", "words:w")
 	seen := map[string]string{}
 	for _, query := range []string{
-		"a=1", `a="1"`, "a=2", "a.in=1", "a.in=1,2", "a.in=12", "a.gt=1", "a.gte=1", "a.lt=1", "a.lte=1", "a.prefix=1", "order=a", "order=-a", "a=1&order=b", "a=1&order=-b",
+		"a=1", `a="1"`, "a=2", "a.in=1", "a.in=1,2", "a.in=12", "a.gt=1", "a.gte=1", "a.lt=1", "a.lte=1", "a.prefix=1", "order=a", "order=-a", "a=1&order=-a", "a=1&order=b", "a=1&order=-b",
 		"a=1&b=2", "a=2&b=1", "b=1", "b.gt=1", "a.gt=1&a.lt=2", "a.gt=1&a.lte=2", "w.words=a", "w.words=b", "a=1&b.gt=2", "a=1&b.gte=2",
 	} {
 		p, err := planOf(t, indexes, query)
@@ -332,7 +341,7 @@ func TestListsAreToldApart(t *testing.T) {
 	if p.identity(before) == p.identity(after) {
 		t.Error("lists by an index that has other values now are one list")
 	}
-	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a.in=2,1,1", "a.in=1,2"}} {
+	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a=1", "a=1&order=a"}, {"a.in=2,1,1", "a.in=1,2"}} {
 		if !same(pair[0], pair[1]) {
 			t.Errorf("%q are two lists", pair)
 		}

@@ -209,7 +209,9 @@ type modelQuery struct {
 	next     []modelFilter // of one field
 	order    string
 	backward bool
-	index    []string
+	// same is an order by a field that all rows share, which orders nothing.
+	same  string
+	index []string
 }
 
 // someQuery draws a list that an index serves.
@@ -245,6 +247,10 @@ func someQuery(rt *rapid.T) modelQuery {
 			q.backward = rapid.Bool().Draw(rt, "backward")
 		}
 	}
+	if q.order == "" && k > 0 && rapid.Bool().Draw(rt, "by what is equal") {
+		q.same = rapid.SampledFrom(x[:k]).Draw(rt, "of the equal ones")
+		q.backward = rapid.Bool().Draw(rt, "backward")
+	}
 
 	// The shortest index that serves, then the first.
 	behind := q.order
@@ -272,8 +278,7 @@ func (q *modelQuery) ask() projection.ListAsk {
 	for _, f := range append(slices.Clone(q.equal), q.next...) {
 		ask.Filters[f.field+f.op] = f.text
 	}
-	if q.order != "" {
-		order := q.order
+	if order := q.order + q.same; order != "" {
 		if q.backward {
 			order = "-" + order
 		}

@@ -104,9 +104,9 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	case len(fields) == 0 && slices.ContainsFunc(q.conditions, func(c condition) bool { return c.op == words }):
 		says += ": words are asked for alone, without other filters and without an order"
 	case len(fields) == 0 && q.order == "":
-		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix or a list of values"
+		says += ": it can ask for 5 fields at most, which is as many as an index has: for a range, a prefix or a list of values of one of them, for equal values of the others"
 	case len(fields) == 0:
-		says += ": it can ask for equal values of up to 5 fields and, of one more field, for a range, a prefix, a list of values or the order"
+		says += ": it can ask for 5 fields at most, which is as many as an index has: for a range, a prefix, a list of values or the order of one of them, for equal values of the others"
 	case why != "":
 		says += ", and none can be declared that would: " + why
 	default:
@@ -167,9 +167,6 @@ func wantedIndex(q listQuery) (fields []string, isWords bool) {
 		}
 	}
 	if next != "" {
-		if slices.Contains(fields, next) {
-			return nil, false
-		}
 		fields = append(fields, next)
 	}
 	if len(fields) > maxIndexFields {

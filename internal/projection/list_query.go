@@ -67,7 +67,8 @@ type bound struct {
 // listQuery is what a list is asked for. Its conditions stand in the order of their fields.
 type listQuery struct {
 	conditions []condition
-	// order is the field by which rows are to come, "" where that is not said; backward asks for the reverse.
+	// order is the field by which rows are to come, "" where that is not said, or where all rows have the same value in it; backward asks for
+	// the reverse.
 	order    string
 	backward bool
 }
@@ -101,6 +102,11 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 		default:
 			return q, j17.Errorf(j17.CodeNotIndexed, "'%s' has two filters that cannot be combined: only bounds (gt, gte, lt, lte) can stand together on one field", j17.Printable(c.field)).At(j17.Printable(name))
 		}
+	}
+
+	// What all rows share orders nothing.
+	if c := byField[q.order]; c != nil && c.op == equal {
+		q.order = ""
 	}
 	for _, field := range slices.Sorted(maps.Keys(byField)) {
 		q.conditions = append(q.conditions, *byField[field])
