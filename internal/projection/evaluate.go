@@ -268,7 +268,7 @@ func (e *evaluation) ids(ctx context.Context, r *row, src *spec.Source) ([]strin
 	case src.Key:
 		return []string{r.id}, nil
 	case src.Query != nil:
-		return e.query(ctx, r, src.Query)
+		return e.query(ctx, r, src)
 	}
 	found, err := src.ID.Find(e.env, r.params)
 	if err != nil || !e.b.Spend(found.Len()) {

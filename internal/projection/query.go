@@ -168,13 +168,14 @@ func appendCanonical(b []byte, v value.Value) []byte {
 	return v.AppendJSON(b)
 }
 
-// query returns the ids of the aggregates that a query of a row finds, in their order.
-func (e *evaluation) query(ctx context.Context, r *row, q *spec.Query) ([]string, error) {
+// query returns the ids of the aggregates that the query of a source finds for a row, in their order.
+func (e *evaluation) query(ctx context.Context, r *row, src *spec.Source) ([]string, error) {
+	q := src.Query
 	wanted, err := e.wanted(r, q)
 	if err != nil {
 		return nil, err
 	}
-	candidates, err := e.candidates(ctx, q, wanted)
+	candidates, err := e.candidates(ctx, src, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +214,9 @@ func (e *evaluation) wanted(r *row, q *spec.Query) ([]value.Value, error) {
 	return []value.Value{found.OrNull()}, err
 }
 
-// candidates returns the ids, in order, of all aggregates that may be what a query looks for at the moment of the evaluation.
-func (e *evaluation) candidates(ctx context.Context, q *spec.Query, wanted []value.Value) ([]string, error) {
-	view, touched, err := e.s.near(ctx, e.r, q)
+// candidates returns the ids, in order, of all aggregates that may be what the query of a source looks for at the moment of the evaluation.
+func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []value.Value) ([]string, error) {
+	view, touched, err := e.s.near(ctx, e.r, src.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func (e *evaluation) candidates(ctx context.Context, q *spec.Query, wanted []val
 	case err != nil:
 		return nil, indexNotReady(err)
 	case len(hits) == most:
-		return nil, tooMany(q.AggregateType)
+		return nil, tooMany(src.Name)
 	case !e.b.Spend(len(touched)):
 		return nil, e.b.Err()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/build"
+	"j17/internal/engine/enginetest"
 	"j17/internal/feed"
 	"j17/internal/index"
 	"j17/internal/projection"
@@ -48,6 +49,7 @@ const querySpec = `{"agent_types":["user"],"singletons":["main"],"aggregate_type
 	"projections":{
 		"by_v":{"sources":[{"aggregate":"ticket","query":"v = $.v"}]},
 		"by_id":{"sources":[{"aggregate":"ticket","query":"id = $.id"}]},
+		"called":{"sources":[{"aggregate":"ticket","as":"found","query":"v = $.v"}]},
 		"listed":{"sources":[{"aggregate":"ticket","query":"v = true"},{"aggregate":"team","query":"v = [1, {\"a\": 1.0}]"}]},
 		"of_team":{"for_each":"team","sources":{"team":"$key","tickets":{"type":"ticket","query":"v = $.team.v"},"again":{"type":"ticket","query":"v = $.team.v"}},
 			"select":{"ids":"$.tickets[*].id","again":"$.again[*].id"}}}}`
@@ -203,5 +205,17 @@ func TestQueriesHaveLimits(t *testing.T) {
 	f.make(t, "ticket", id(8), `{"v":[`+strings.Repeat("0,", 10_001)+`77]}`)
 	if got := f.ids(t, projection.Ask{Name: "by_v", ID: "77"}, "ticket"); !slices.Equal(got, []string{id(8)}) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestQueriesThatFindTooMuchAreNamed finds so much that no state is looked at: the source is called what the definition calls it.
+func TestQueriesThatFindTooMuchAreNamed(t *testing.T) {
+	f := newIndexed(t, querySpec, projection.Options{})
+	for i := range 3*projection.MaxAggregates + 1 { // however many of them an index that is behind does not show
+		f.make(t, "ticket", id(i), `{"v":1}`)
+	}
+	_, err := f.Read(t.Context(), enginetest.Tenant, &projection.Ask{Name: "called", ID: "1"})
+	if j17.CodeOf(err) != j17.CodeProjectionLimit || !strings.Contains(err.Error(), "The source 'found' has more") {
+		t.Errorf("%v", err)
 	}
 }
