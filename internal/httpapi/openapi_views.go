@@ -39,7 +39,7 @@ func (w *describer) views(described *openapi.Operation) {
 		for i := range p.Params {
 			if only := p.OnlyParam(); !ofID || only == nil {
 				of.Parameters = append(of.Parameters, openapi.Parameter{
-					Name: p.Params[i].Name, In: "query", About: "A parameter of the projection, which it needs.", Schema: map[string]any{"type": "string"},
+					Name: p.Params[i].Name, In: "query", About: "A parameter of the projection, which it needs.", Schema: map[string]any{"type": "string"}, Required: true,
 				})
 			}
 		}

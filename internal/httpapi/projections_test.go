@@ -212,17 +212,19 @@ func TestPathsOfRows(t *testing.T) {
 	}
 }
 
-// TestOpenAPIOfProjections looks for the paths and the parameters of each projection.
+// TestOpenAPIOfProjections looks for the paths and the parameters of each projection, those that it needs with a mark.
 func TestOpenAPIOfProjections(t *testing.T) {
 	raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", enginetest.Compiled(t, strings.Replace(basketSpec, `"pair":`, `
 		"listed":{"for_each":"item","sources":{"item":"$key"},"select":{"name":"$.item.name","n":"$.item.n"},"index":["n",{"words":"name"}]},
-		"found":{"sources":[{"aggregate":"item","query":"name = $.name"}]},"of_key":{"sources":[{"aggregate":"item","id":"$key"}]},"pair":`, 1)))
+		"found":{"sources":[{"aggregate":"item","query":"name = $.name"}]},"of_key":{"sources":[{"aggregate":"item","id":"$key"}]},
+		"of_both":{"sources":[{"aggregate":"item","id":"$key"},{"aggregate":"item","as":"others","query":"name = $.name"}]},"pair":`, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	type parameter struct {
 		Name, In string
 		Ref      string `json:"$ref"`
+		Required bool
 	}
 	var doc struct {
 		Paths map[string]struct {
@@ -235,7 +237,7 @@ func TestOpenAPIOfProjections(t *testing.T) {
 	}
 	got := map[string]string{}
 	for path, item := range doc.Paths {
-		if !strings.HasPrefix(path, "/_projections/") || strings.HasSuffix(path, "stream") {
+		if !strings.HasPrefix(path, "/_projections/") || strings.HasSuffix(path, "/_stream") {
 			continue
 		}
 		var names []string
@@ -243,7 +245,10 @@ func TestOpenAPIOfProjections(t *testing.T) {
 			if p.Ref != "" {
 				p = doc.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
 			}
-			if p.In == "query" {
+			switch {
+			case p.In == "query" && p.Required:
+				names = append(names, p.Name+"!")
+			case p.In == "query":
 				names = append(names, p.Name)
 			}
 		}
@@ -252,7 +257,7 @@ func TestOpenAPIOfProjections(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"basket/{id}": "at synchronous", "listed/{id}": "at synchronous", "of_key/{id}": "at synchronous", "found/{id}": "synchronous",
-		"pair": "at one other synchronous", "found": "name synchronous",
+		"pair": "at one! other! synchronous", "found": "name! synchronous", "of_both/{id}": "name! synchronous", "of_both/{id}/stream": "heartbeat name!", "found/{id}/stream": "heartbeat",
 	} {
 		if given, ok := got[path]; !ok || given != want {
 			t.Errorf("%s takes %q, want %q", path, given, want)

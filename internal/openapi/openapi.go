@@ -59,6 +59,8 @@ type Operation struct {
 type Parameter struct {
 	Name, In, About string
 	Schema          any
+	// Required tells that there is no answer without it.
+	Required bool
 }
 
 // Content is what a body is made of: by media type a schema, as Schema returns it or as it shall stand in the document.
@@ -121,6 +123,9 @@ func (b *Builder) Add(op Operation, like string) {
 			key = "header." + p.Name
 		}
 		own := object{"name": p.Name, "in": p.In, "description": p.About, "schema": p.Schema}
+		if p.Required {
+			own["required"] = true
+		}
 		if b.params[key] == nil && isComponentName(key) {
 			b.params[key] = own
 		}
