@@ -285,7 +285,8 @@ type liveProjection struct {
 // projectionStream is GET /_projections/{name}/{id}/stream: what a projection yields, as it changes.
 func (c *call) projectionStream(w http.ResponseWriter) error {
 	r := c.request
-	return c.follow(w, &liveProjection{call: c, ask: projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further}})
+	ask := projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(streamedView())}
+	return c.follow(w, &liveProjection{call: c, ask: ask})
 }
 
 func (l *liveProjection) madeOf() ([]j17.Key, []string) { return l.keys, l.types }

@@ -256,7 +256,9 @@ func (c *call) readParameters(known []parameter) error {
 	for name, values := range query {
 		at := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
 		switch {
-		case at < 0 && !others || name == "":
+		case name == "":
+			return j17.Errorf(j17.CodeInvalidParameter, "A query parameter has no name: write what it is called before the \"=\"")
+		case at < 0 && !others:
 			return unknownParameter(name, known)
 		case len(values) > 1:
 			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(safe(name))
@@ -283,6 +285,12 @@ func unknownParameter(name string, takes []parameter) error {
 		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
 	}
 	return e.At(safe(name))
+}
+
+// namesOf returns the names of those parameters that have names of their own.
+func namesOf(takes []parameter) []string {
+	names, _ := knownHere(takes)
+	return names
 }
 
 // knownHere returns the names of parameters, and says what may be given with those that have no names of their own.

@@ -46,19 +46,18 @@ func (c *call) projectionOrRows(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	refused, takes, handle := listed(), viewed(), (*call).projection
+	refused, handle := listed(), (*call).projection
 	if named {
-		refused, takes, handle = viewed(), listed(), (*call).rows
+		refused, handle = viewed(), (*call).rows
 	}
 	for _, p := range refused {
 		if _, given := c.query[p.name]; !given {
 			continue
 		}
 		if named {
-			return unknownParameter(p.name, takes)
+			return unknownParameter(p.name, listed())
 		}
-		_, all := knownHere(takes)
-		return j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' has no rows: it is not for each aggregate of a type. Read it with its parameters; %s", name, all).At(p.name)
+		return j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' has no rows: it is not for each aggregate of a type. Read it with its own parameters, and leave '%s' out.", name, p.name).At(p.name)
 	}
 	return handle(c, w)
 }

@@ -18,7 +18,9 @@ const rowsSpec = `{
 	"aggregate_types": {"note": {"events": {"was_written": {"schema": {}, "handler": [{"set": {"target": "", "value": "$.data"}}]}}}},
 	"projections": {
 		"notes": {"for_each": "note", "sources": {"note": "$key"}, "select": {"text": "$.note.text", "team": "$.note.team"}},
-		"by_id": {"sources": [{"aggregate": "note", "id": "$.note"}]}
+		"by_id": {"sources": [{"aggregate": "note", "id": "$.note"}]},
+		"by_text": {"sources": [{"aggregate": "note", "query": "text = $.text"}]},
+		"by_both": {"sources": [{"aggregate": "note", "id": "$.note"}, {"aggregate": "note", "as": "other", "id": "$.other"}]}
 	}
 }`
 
@@ -93,8 +95,19 @@ func TestRefusedRows(t *testing.T) {
 	for path, says := range map[string]string{
 		"notes?at=1": "known here: order, near, radius, count, start, filters of indexed fields", "notes/_count?order=text": "known here: filters of indexed fields",
 		"notes/_stream?order=text": "known here: near, radius, heartbeat, filters of indexed fields", "notes?txet=1": `there is no field \"txet\" in select (did you mean \"text\"?)`,
-		"by_id?note=global&count=1": "The projection 'by_id' has no rows: it is not for each aggregate of a type. Read it with its parameters; known here: at, synchronous, the parameters of the projection",
-		"ghost":                     "There is no projection 'ghost' in this environment. It has 'by_id'", "note": "Did you mean 'notes'?",
+		"by_id?note=global&count=1": "The projection 'by_id' has no rows: it is not for each aggregate of a type. Read it with its own parameters, and leave 'count' out.",
+		"by_id?other=1":             `"detail":"Unknown query parameter; known here: note, at, synchronous"`,
+		"by_id/global?other=1":      `"detail":"Unknown query parameter; known here: at, synchronous"`,
+		"by_text?txet=1":            `"detail":"Unknown query parameter; known here: text, synchronous"`,
+		"by_both?x=1":               `"detail":"Unknown query parameter; known here: note, other, at, synchronous"`,
+		"notes/" + noteA + "?x":     `"detail":"Unknown query parameter; known here: at, synchronous"`,
+		"by_id/stream?note=1":       `"detail":"What follows 'by_id' in the path, 'stream', is the parameter 'note' already. Leave it out of the query string."`,
+		"notes?=1":                  `"detail":"A query parameter has no name: write what it is called before the \"=\""`,
+
+		"notes/" + noteA + "/stream?x=1": `"detail":"Unknown query parameter; known here: heartbeat"`,
+		"by_id/global/stream?at=1":       `"detail":"Unknown query parameter; known here: heartbeat"`,
+
+		"ghost": "There is no projection 'ghost' in this environment. It has 'by_both'", "note": "Did you mean 'notes'?",
 	} {
 		if got := f.do(t, "GET", "/_projections/"+path, ""); !strings.Contains(got.body, says) {
 			t.Errorf("%s: %s", path, got.body)

@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,8 +19,9 @@ type Ask struct {
 	Name string
 	// ID is what stands in the path, "" where nothing does.
 	ID string
-	// Params are the parameters that are none of ours.
+	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for whoever misspells one.
 	Params map[string]string
+	Takes  []string
 	// Until, if not nil, leaves out events later than that Unix second.
 	Until *int64
 	// Synchronous folds all states from the first event on.
@@ -126,7 +128,7 @@ func (s *Service) lead(ctx context.Context, r *reading, d *definition, want want
 
 // past computes a value as of a time.
 func (s *Service) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
-	if len(d.Queries()) > 0 {
+	if !d.hasPast() {
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "A projection with a query has no past: leave 'at' out").At("at")
 	}
 	v, err := s.compute(ctx, r.as(r.m.Until(*ask.Until)), d, want, ask.Synchronous)
@@ -241,7 +243,7 @@ func (w *wanted) text() string {
 func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	if d.IsNamed() {
 		for _, name := range sorted(ask.Params) {
-			return wanted{}, unknownParameter(name, d)
+			return wanted{}, unknownParameter(name, d, ask, nil)
 		}
 		key, err := s.engine.Resolve(ctx, r.t, d.ForEach, ask.ID)
 		return wanted{id: key.ID}, err
@@ -253,6 +255,10 @@ func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *As
 func (s *Service) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	w := wanted{params: make(map[string]string, len(d.Params))}
 	only := d.OnlyParam()
+	inPath := only
+	if ask.ID == "" {
+		inPath = nil
+	}
 
 	// What stands in the path.
 	switch {
@@ -273,12 +279,11 @@ func (s *Service) asked(ctx context.Context, r *reading, d *definition, ask *Ask
 	// What stands in the query.
 	for _, name := range sorted(ask.Params) {
 		known := slices.ContainsFunc(d.Params, func(p spec.Param) bool { return p.Name == name })
-		_, given := w.params[name]
 		switch {
 		case !known:
-			return w, unknownParameter(name, d)
-		case given:
-			return w, j17.Errorf(j17.CodeInvalidParameter, "The parameter '%s' is given in the path already", name).At(name)
+			return w, unknownParameter(name, d, ask, inPath)
+		case inPath != nil:
+			return w, j17.Errorf(j17.CodeInvalidParameter, "What follows '%s' in the path, '%s', is the parameter '%s' already. Leave it out of the query string.", d.Name, j17.Printable(ask.ID), name).At(name)
 		}
 		w.params[name] = ask.Params[name]
 	}
@@ -326,13 +331,25 @@ func (s *Service) identifier(ctx context.Context, r *reading, p *spec.Param, tex
 	return text, fault
 }
 
-func unknownParameter(name string, d *definition) error {
-	known := make([]string, 0, len(d.Params)+2)
+// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one that stands in the path, and
+// those of ours that the request may have and the projection does not refuse.
+func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) error {
+	known := make([]string, 0, len(d.Params)+len(ask.Takes))
 	for i := range d.Params {
-		known = append(known, d.Params[i].Name)
+		if &d.Params[i] != inPath {
+			known = append(known, d.Params[i].Name)
+		}
 	}
-	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", strings.Join(append(known, "at", "synchronous"), ", ")).At(j17.Printable(name))
+	for _, ours := range ask.Takes {
+		if ours != "at" || d.hasPast() {
+			known = append(known, ours)
+		}
+	}
+	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", cmp.Or(strings.Join(known, ", "), "none")).At(j17.Printable(name))
 }
+
+// hasPast reports whether a projection can be read as of a time: what a query would have found then is not known.
+func (d *definition) hasPast() bool { return len(d.Queries()) == 0 }
 
 // names lists parameters as a sentence does.
 func names(params []spec.Param) string {
