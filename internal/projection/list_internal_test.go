@@ -212,6 +212,7 @@ func TestWrongFilters(t *testing.T) {
 	many := strings.Repeat("1,", maxAmong) + "1"
 	for query, at := range map[string]string{
 		"order=": "order", "order=-": "order", "points.in=" + many: "points.in", "points=" + strings.Repeat("x", maxOperand+1): "points",
+		"points.gte=1e5000": "points.gte", "points.lt=-1.5E%2B401": "points.lt", "points.gt=1e-401": "points.gt",
 		`points.in="open`: "points.in", `points.in="`: "points.in", `points.in=a,"b,c`: "points.in", `points.in="a","b`: "points.in", `points.in="a\"`: "points.in",
 	} {
 		_, err := planOf(t, indexesOf("points"), query)
@@ -254,6 +255,9 @@ func TestConditions(t *testing.T) {
 		{"f.gte=5&f.lt=7", `5 6.99 [5]`, `7 4 [4,8]`},
 		{"f.gte=5&f.gte=5", `5`, `4`},
 		{`f.gt=b`, `"ba" "c"`, `"b" "B" 5`},
+		{`f.gte="1e5000"`, `"1e5000" "2"`, `"1" 2`},
+		{`f.gte=1e400`, `1e400`, `1e399 "2"`},
+		{`f=1e5000`, `"1e5000"`, `1e400`},
 		{`f.gte=2026-01-05`, `"2026-01-05" "2027"`, `"2026-01-04" 2027`},
 		{`f.gte=false`, `false true`, `null 0`},
 		{`f.gt=false`, `true`, `false 0`},

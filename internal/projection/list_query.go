@@ -1,6 +1,7 @@
 package projection
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -171,10 +172,11 @@ func readCondition(indexes []spec.Index, name, text string) (condition, error) {
 		if c.text = text; len(index.AskedWords(text)) > maxWords {
 			return c, j17.Errorf(j17.CodeInvalidParameter, "More than %d words are looked for", maxWords).At(j17.Printable(name))
 		}
-	case above, below:
-		c.setBound(text, true)
-	case least, most:
-		c.setBound(text, false)
+	case above, below, least, most:
+		if isHugeNumber(text) {
+			return c, j17.Errorf(j17.CodeInvalidParameter, "The bound is a number that nothing stored can be: exponents go from -%d to %d. If a text is meant, write it in double quotes.", value.MaxExponent, value.MaxExponent).At(j17.Printable(name))
+		}
+		c.setBound(text, c.op == above || c.op == below)
 	}
 	slices.SortStableFunc(c.values, compareValues)
 	c.values = slices.CompactFunc(c.values, func(a, b value.Value) bool { return compareValues(a, b) == 0 })
@@ -193,6 +195,13 @@ func (c *condition) setBound(text string, open bool) {
 	} else {
 		c.high = b
 	}
+}
+
+// isHugeNumber reports whether a text is a number as JSON has them, and beyond the limits that numbers have here.
+func isHugeNumber(text string) bool {
+	_, err := value.ParseString(text)
+	digits := strings.TrimPrefix(strings.TrimSpace(text), "-")
+	return err != nil && digits != "" && digits[0] >= '0' && digits[0] <= '9' && json.Valid([]byte(text))
 }
 
 // literalText is a text from a URL without the quotes that it may be written in.
