@@ -495,7 +495,11 @@ func (c *compiler) id(v value.Value, at diag.Pointer, aggregateType string, s ti
 	canonical, kind, err := c.out.IDs.Check(literal)
 	switch {
 	case err != nil:
-		c.badLiteralID(at, text, c.isGivenName(literal))
+		from, example := "the event", "$.data.account"
+		if s.Plain { // in a projection there is none
+			from, example = "another source", "$.order.account"
+		}
+		c.badLiteralID(at, text, c.isGivenName(literal), from, example)
 	case canonical != literal:
 		c.literalIDChanges(at, literal, canonical, kind)
 	}

@@ -11,7 +11,8 @@ import (
 	"j17/internal/value"
 )
 
-// indexes reads by which fields rows of the named form are found. The definition is sound otherwise.
+// indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds what is wrong with them
+// all the same, but for fields that depend on what is faulty.
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
 		c.indexNoArray(at, v.Kind())
@@ -195,13 +196,15 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	case part.array:
 		r.c.fieldInArray(at, text)
 		return Field{}, false
+	case part.v.IsMissing() && r.c.Errors() > 0 && slices.ContainsFunc(part.known, isOperator):
+		return Field{}, false // an operator is misspelt, so that nobody knows what there is
 	case part.v.IsMissing():
 		r.c.noField(at, text, part.known)
 		return Field{}, false
 	}
 	f := Field{Name: text, made: r.template(part.v, path.Steps[:len(path.Steps)-len(part.rest)]), rest: part.rest}
 	if f.made == nil {
-		return Field{}, false // there is too much of it already
+		return Field{}, false // there is too much of it already, or it is faulty
 	}
 
 	// Nothing that it depends on may move many rows at once, or rows that no event names.
@@ -213,7 +216,7 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 			r.c.fieldOfAll(at, text, src.Name, "an include decides it")
 		case src.Query != nil:
 			r.c.fieldOfQuery(at, text, src.Name)
-		case src.ID != nil && src.ID.Path == nil:
+		case src.ID != nil && !src.ID.Literal.IsMissing():
 			r.c.fieldOfAll(at, text, src.Name, "its id is always the same")
 		default:
 			continue
@@ -226,11 +229,11 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 // template compiles the part of select that steps lead to, once. It returns nil for what is beyond the limit of all parts together.
 func (r *results) template(v value.Value, steps []value.Step) *tick.Template {
 	where := jsonpath.StepsText(steps)
-	if r.made[where] == nil {
+	if _, ok := r.made[where]; !ok {
 		if r.values += v.Weight().Values; r.values > maxIndexed {
 			return nil
 		}
-		var spare diag.List // all of select has compiled already
+		var spare diag.List // all of select was compiled already
 		r.made[where] = tick.CompileSelection(v, "", r.scope, &spare)
 	}
 	return r.made[where]
@@ -312,6 +315,11 @@ func found(v value.Value, before, rest []value.Step) part {
 		inner.known[i] = (jsonpath.StepsText(before) + "." + name)[1:]
 	}
 	return inner
+}
+
+// isOperator reports whether the last step of a path is what only an operator may be called.
+func isOperator(path string) bool {
+	return strings.HasPrefix(path[strings.LastIndexByte(path, '.')+1:], "$")
 }
 
 // namesBelow returns the paths to all members of v, which steps lead to.

@@ -320,13 +320,14 @@ func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind 
 	d.Hintf("write %s", quote(canonical))
 }
 
-func (m *messages) badLiteralID(at diag.Pointer, id string, given bool) {
+// badLiteralID reports what is no id. from says where ids can be taken from instead, by a path such as example.
+func (m *messages) badLiteralID(at diag.Pointer, id string, given bool, from, example string) {
 	d := m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id))
 	if given {
-		d.Hintf(`names that the server gives cannot stand in a spec, since each environment gives its own: take the name from the event, as in "$.data.account", or write the id`)
+		d.Hintf(`names that the server gives cannot stand in a spec, since each environment gives its own: take the name from %s, as in %q, or write the id`, from, example)
 		return
 	}
-	d.Hintf(`declare it under "singletons", or start it with "$" to take the id from the event`)
+	d.Hintf(`declare it under "singletons", or start it with "$" to take the id from %s`, from)
 }
 
 // What decides whether events are written.

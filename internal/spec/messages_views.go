@@ -182,6 +182,10 @@ func (m *messages) fieldInArray(at diag.Pointer, text string) {
 
 func (m *messages) noField(at diag.Pointer, text string, known []string) {
 	d := m.Errorf(at, "there is no field %s in select", quote(text))
+	if slices.Contains(known, text) {
+		d.Hintf("a member with a dot in its name cannot be indexed, since what follows a dot is a member of what stands before it: select it under a name without one")
+		return
+	}
 	if field, reverse := strings.CutPrefix(text, "-"); reverse && slices.Contains(known, field) {
 		d.Hintf("an index serves both orders: write %q", field)
 		return

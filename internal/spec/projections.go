@@ -166,8 +166,8 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 	if c.Errors() == before {
 		p.Fingerprint = c.fingerprint(value.StringValue(name), v)
 	}
-	if c.Errors() == before && named && !v.Get("select").IsMissing() {
-		c.indexes(p, v.Get("index"), at.Key("index"), v.Get("select"))
+	if of := v.Get("select"); named && of.Kind() == value.Object && of.Weight().Values <= maxSelected {
+		c.indexes(p, v.Get("index"), at.Key("index"), of)
 	}
 	return p
 }
@@ -281,7 +281,7 @@ func (c *compiler) from(src *Source, v value.Value, at diag.Pointer, operand ope
 	case strings.HasPrefix(id.Str(), "$"):
 		src.ID = operand(id, at.Key("id"), false)
 	default:
-		ref := c.id(id, at.Key("id"), src.AggregateType, tick.Scope{})
+		ref := c.id(id, at.Key("id"), src.AggregateType, tick.Scope{Plain: true})
 		src.ID = &Operand{Literal: value.StringValue(ref.Literal)}
 	}
 }
