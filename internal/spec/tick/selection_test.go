@@ -11,7 +11,7 @@ import (
 
 // TestSelections has the shape of a projection's result and what it is made of its sources.
 func TestSelections(t *testing.T) {
-	const sources = `{"order":{"id":"o1","lines":[{"sku":"pen","n":2},{"sku":"ink","n":1},{"sku":"cap"}],"tags":{"a":1}},
+	const sources = `{"order":{"id":"o1","lines":[{"sku":"pen","n":2},{"sku":"ink","n":1},{"sku":"cap"}],"tags":{"a":1},"parts":[{"of":{"x":1,"y":[2]}},{},{"of":null},{"of":{}},{"of":[3]}]},
 		"products":[{"sku":"ink","name":"Ink","makers":["x","y"]},{"sku":"pen","name":"Pen"}],"user":null}`
 	scope := tick.Scope{Plain: true, Wildcards: true, Members: []string{"order", "products", "user"}}
 	for src, want := range map[string]string{
@@ -19,6 +19,7 @@ func TestSelections(t *testing.T) {
 		// What is not there is null, or left out with "?", but never all around it.
 		`{"a":"$.user.name","b":"$.order.none?","c":["$.order.none?","$.order.id"],"d":{"e":"$.user.x?"}}`:                                                `{"a":null,"c":["o1"],"d":{}}`,
 		`{"skus":"$.order.lines[*].sku","tags":"$.order.tags.$entries"}`:                                                                                  `{"skus":["pen","ink","cap"],"tags":[{"key":"a","value":1}]}`,
+		`{"of":"$.order.parts[*].of.$entries","none":"$.user[*].$entries"}`:                                                                               `{"of":[[{"key":"x","value":1},{"key":"y","value":[2]}],null,[],null],"none":null}`,
 		`{"l":{"$map":"$.order.lines","as":"$line","to":{"n":"$line.n?","name":{"$lookup":"$.products","where":{"sku":"$line.sku"},"select":"$.name"}}}}`: `{"l":[{"n":2,"name":"Pen"},{"n":1,"name":"Ink"},{"name":null}]}`,
 		`{"l":{"as":"$line","to":"$line.n?","$map":"$.order.lines"}}`:                                                                                     `{"l":[2,1]}`,
 		`{"l":{"$map":"$.user","as":"$line","to":1}}`:                                                                                                     `{"l":[]}`,

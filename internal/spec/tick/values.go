@@ -66,14 +66,26 @@ func (n *pathNode) find(e *Env) value.Value {
 	return v
 }
 
-// remake makes the array of the elements behind "[*]", or that of the entries of an object.
+// remake makes the array of the elements behind "[*]", or that of the entries of an object, or of each of these elements.
 func (n *pathNode) remake(e *Env, v value.Value) value.Value {
 	if len(n.each) > 0 {
 		v = n.elements(e, v)
 	}
-	if !n.entries {
+	switch {
+	case !n.entries:
 		return v
+	case len(n.each) == 0 || v.IsMissing():
+		return entriesOf(e, v)
 	}
+	all := make([]value.Value, v.Len())
+	for i, elem := range v.Elems() {
+		all[i] = entriesOf(e, elem)
+	}
+	return value.ArrayValue(all...)
+}
+
+// entriesOf returns the entries of an object.
+func entriesOf(e *Env, v value.Value) value.Value {
 	if !e.spend(entryWork * v.Len()) {
 		return value.Value{}
 	}

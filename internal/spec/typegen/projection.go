@@ -287,25 +287,12 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 		// Of what is no array there are no elements.
 		missing = missing || i == 0 && !s.always(t, array)
 		t, _ = s.follow(s.elements(t), steps)
-		if i == len(p.Each)-1 {
-			t = &typ{kind: array, elem: t}
-		}
 	}
-
-	// The entries of an object are an array.
 	if p.Entries {
-		notObject, of := !s.always(t, object, mapping, both), &typ{}
-		if s.always(t, mapping, null) {
-			for _, option := range s.options(t) {
-				if option.kind == mapping {
-					of = option.elem
-				}
-			}
-		}
-		t = &typ{kind: array, elem: &typ{kind: object, fields: []field{{key: "key", typ: &typ{kind: text}}, {key: "value", typ: of}}}}
-		if notObject {
-			t = nullable(t)
-		}
+		t = s.entries(t)
+	}
+	if len(p.Each) > 0 {
+		t = &typ{kind: array, elem: t}
 	}
 
 	// It may lead nowhere.
@@ -317,6 +304,23 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 	default:
 		return t, false
 	}
+}
+
+// entries returns the type of the entries of an object, which are an array.
+func (s *selection) entries(t *typ) *typ {
+	notObject, of := !s.always(t, object, mapping, both), &typ{}
+	if s.always(t, mapping, null) {
+		for _, option := range s.options(t) {
+			if option.kind == mapping {
+				of = option.elem
+			}
+		}
+	}
+	t = &typ{kind: array, elem: &typ{kind: object, fields: []field{{key: "key", typ: &typ{kind: text}}, {key: "value", typ: of}}}}
+	if notObject {
+		t = nullable(t)
+	}
+	return t
 }
 
 // always reports whether every option of a type is of one of the kinds.
