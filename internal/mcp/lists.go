@@ -46,7 +46,7 @@ func (s *Server) addListTools() {
 		parameter{"radius", `{"type":"number","minimum":0}`, "How far away from that point a row may be, in metres.", false})
 	add(s, tool{
 		name: "list_rows", title: "List the rows of a projection",
-		description: "Lists rows of a projection of the running server, all as of one moment: those that all filters let through, in the order of their ids or as \"order\" says. " +
+		description: "Lists rows of a projection of the running server, all as of one moment: those that all filters let through, as \"order\" says; without it by the fields of the index that the filters leave open, then by id. " +
 			"Filters and orders need an index that the projection declares; a refusal names those that there are. If there are more rows, \"next\" is the \"start\" of the next call.",
 		parameters: slices.Concat([]parameter{
 			named, filters,
