@@ -20,7 +20,7 @@ const overfullSpec = `{"agent_types":["user"],
 // whose fields are null, or have nulls in them, does not.
 func TestOverfullRows(t *testing.T) {
 	t.Parallel()
-	f := newIndexed(t, overfullSpec, projection.Options{})
+	f := newIndexed(t, overfullSpec)
 	numbers := func(n int) string {
 		var all []string
 		for i := range n {

@@ -114,16 +114,16 @@ type state struct {
 	Phase string `json:"phase"`
 	// Table is the last table that was looked at; Tenant the environment that is, with its life (store.Extent) and the position and number of
 	// its last event, or its last item.
-	Table    string         `json:"table,omitempty"`
-	Tenant   j17.Tenant     `json:"tenant,omitempty"`
-	Life     uint64         `json:"life,omitempty"`
-	Position string         `json:"position,omitempty"`
-	Index    uint64         `json:"index,omitempty"`
+	Table    string     `json:"table,omitempty"`
+	Tenant   j17.Tenant `json:"tenant,omitempty"`
+	Life     uint64     `json:"life,omitempty"`
+	Position string     `json:"position,omitempty"`
+	Index    uint64     `json:"index,omitempty"`
 	// End is where the feed ended when the environment was begun, and Total how many events it had: what was written since is for the next pass, so
 	// that a pass ends however much is written.
-	End   string `json:"end,omitempty"`
-	Total uint64 `json:"total,omitempty"`
-	Item     store.ItemName `json:"item,omitzero"`
+	End   string         `json:"end,omitempty"`
+	Total uint64         `json:"total,omitempty"`
+	Item  store.ItemName `json:"item,omitzero"`
 	// Stream is the stream that is being looked at, nil for none.
 	Stream *stream `json:"stream,omitempty"`
 	// Found is what this pass has found, Before what the one before had, which counts until this one has come to its end.

@@ -313,7 +313,9 @@ func TestFewNewStreamsPass(t *testing.T) {
 	const streams, others, most = 1<<16 - 1, 100_000, 1000
 	f := newFilter(1, streams)
 	f.whole.Store(true)
-	stream := func(id string) filtered { return s.filteredStream(appendHeadKey(nil, 1, j17.Key{Type: "order", ID: id})) }
+	stream := func(id string) filtered {
+		return s.filteredStream(appendHeadKey(nil, 1, j17.Key{Type: "order", ID: id}))
+	}
 	for n := range streams {
 		f.add(1, stream(fmt.Sprint(n)))
 	}
