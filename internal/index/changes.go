@@ -8,20 +8,24 @@ import (
 	"j17/internal/store"
 )
 
-// spaces are those that changes are written into, in the order in which they stand in the store. The others are their places in it.
-var spaces = [...]store.Space{entrySpace, rowSpace, sourceSpace}
-
+// The spaces that changes are written into, in the order in which they stand in the store.
 const (
 	inEntries = iota
 	inRows
 	inSources
+
+	allSpaces
 )
+
+func spaces() [allSpaces]store.Space {
+	return [...]store.Space{inEntries: entrySpace, inRows: rowSpace, inSources: sourceSpace}
+}
 
 // changes gathers what is to be written, and what that does to the numbers of a slot.
 type changes struct {
 	slot string
 	// of are the writes into each of the spaces.
-	of                   [len(spaces)][]write
+	of                   [allSpaces][]write
 	size                 int
 	rows, entries, bytes int64
 }
@@ -42,7 +46,7 @@ func (c *changes) len() (n int) {
 }
 
 // each is how many writes one of some rows has into each of the spaces.
-func (c *changes) each(rows int) (n [len(spaces)]int) {
+func (c *changes) each(rows int) (n [allSpaces]int) {
 	for in, writes := range c.of {
 		n[in] = len(writes) / rows
 	}
@@ -50,7 +54,7 @@ func (c *changes) each(rows int) (n [len(spaces)]int) {
 }
 
 // grow makes room for more rows with so many writes each.
-func (c *changes) grow(rows int, each [len(spaces)]int) {
+func (c *changes) grow(rows int, each [allSpaces]int) {
 	for in := range c.of {
 		c.of[in] = slices.Grow(c.of[in], rows*each[in])
 	}
@@ -212,7 +216,7 @@ const (
 func (c *changes) writes() []store.Side {
 	const others = 8
 	sides := make([]store.Side, 0, c.len()+others)
-	for in, space := range spaces {
+	for in, space := range spaces() {
 		for _, w := range c.of[in] {
 			side := store.Side{Op: store.Put, Space: space, Key: w.key, Value: w.value, Plain: true}
 			if w.gone {

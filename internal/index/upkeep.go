@@ -178,7 +178,7 @@ type upkeep struct {
 	// is how many writes each of them had into each of the spaces.
 	attempt, size int
 	light         bool
-	writes        [len(spaces)]int
+	writes        [allSpaces]int
 }
 
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the

@@ -94,9 +94,14 @@ func (g *page) fitting(v *Value) (*Value, error) {
 		return nil, err
 	}
 	if err := overfull(g.d, data); err != nil {
-		return &Value{Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions, Sets: v.Sets, Err: err}, nil
+		return v.failed(err), nil
 	}
 	return v, nil
+}
+
+// failed returns the value as one that could not be computed.
+func (v *Value) failed(err error) *Value {
+	return &Value{Key: v.Key, Names: v.Names, Computed: v.Computed, At: v.At, Sources: v.Sources, Versions: v.Versions, Sets: v.Sets, Err: err}
 }
 
 // countIn counts the rows of the plan.
