@@ -523,7 +523,7 @@ func (h *holding) begin(r *reader, do func()) {
 			return nil
 		})
 		if err != nil {
-			r.interrupt(h.work, err)
+			r.end(err)
 		}
 		h.mu.Lock()
 		r.running = false

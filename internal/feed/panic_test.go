@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"slices"
@@ -139,6 +140,32 @@ func TestAPanicAheadIsLogged(t *testing.T) {
 		}
 		if got := strings.Count(log.String(), `work="reading a feed ahead"`); got != 1 {
 			t.Errorf("a panic ahead is logged %d times:\n%s", got, log.String())
+		}
+	})
+}
+
+// TestPanicsBesideFailures lets a handler fail, and then what takes that down, and what takes that down in turn: all is handed out in the end.
+func TestPanicsBesideFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *house) {
+		t.Helper()
+		f := &faulty{Store: h.Store}
+		h.append(shop, 30)
+		var g heard
+		failed := false
+		s := h.set(feed.Kind{Batch: 7, Do: func(ctx context.Context, b *feed.Batch) error {
+			if !failed {
+				failed = true
+				f.set("Get", 2)
+				return errors.New("it does not go")
+			}
+			return g.take(ctx, b)
+		}}, func(o *feed.Options) { o.Store = f })
+		h.subscribe(s, shop, "x", feed.Beginning())
+		stop := h.run(s)
+		pass(t, time.Hour)
+		stop()
+		if got, want := len(g.of(shop, "x")), len(h.all(shop)); got != want || f.set("", 0) > 0 {
+			t.Errorf("%d of %d events were handed out", got, want)
 		}
 	})
 }

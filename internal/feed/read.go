@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/panics"
 	"j17/internal/store"
 )
 
@@ -496,6 +497,22 @@ func (r *reader) interrupt(ctx context.Context, err error) {
 		return
 	}
 	r.fail(ctx, err)
+}
+
+// end takes down why work of the reader has ended that nobody guards, however that is met.
+func (r *reader) end(cause error) {
+	err := panics.Caught(func() error {
+		r.interrupt(r.h.work, cause)
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	r.h.s.warn(r.h.work, "take down a failure", r.h.tenant, err)
+	r.lock(func() {
+		r.missed = true // what is stored may have changed
+		r.pauseFor(r.h.s.o.Clock.Now(), readPause)
+	})
 }
 
 // flushEvery is the number of events after which a checkpoint is stored at the latest.
