@@ -32,7 +32,6 @@ func (p Point) Valid() bool { return math.Abs(p.Lat) <= 90 && math.Abs(p.Lng) <=
 // Distance returns how far q is from p over the sphere, in metres.
 func (p Point) Distance(q Point) float64 {
 	const radian = math.Pi / 180
-	p, q = p.unique(), q.unique() // one place is not away from itself
 	lat, lng := math.Sin((q.Lat-p.Lat)*radian/2), math.Sin((q.Lng-p.Lng)*radian/2)
 	h := lat*lat + math.Cos(p.Lat*radian)*math.Cos(q.Lat*radian)*lng*lng
 	return 2 * EarthRadius * math.Asin(math.Sqrt(min(1, h)))

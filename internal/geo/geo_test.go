@@ -221,21 +221,6 @@ func TestAreasAreCovered(t *testing.T) {
 	})
 }
 
-// TestOnePlaceIsNotAwayFromItself compares the names that one place may have.
-func TestOnePlaceIsNotAwayFromItself(t *testing.T) {
-	t.Parallel()
-	for _, c := range [][2]geo.Point{
-		{{Lat: 40.7, Lng: -74}, {Lat: 40.7, Lng: -74}},
-		{{Lat: 17, Lng: 180}, {Lat: 17, Lng: -180}},
-		{{Lat: 90, Lng: 12}, {Lat: 90, Lng: -100}},
-		{{Lat: -90, Lng: 180}, {Lat: -90, Lng: 1}},
-	} {
-		if d := c[0].Distance(c[1]); d != 0 || !(geo.Disc{Center: c[0]}).Contains(c[1]) || !covered(geo.Disc{Center: c[0]}.Cells(), c[1]) {
-			t.Errorf("%v is %g m from %v", c[0], d, c[1])
-		}
-	}
-}
-
 func TestBoxes(t *testing.T) {
 	t.Parallel()
 	across := geo.Box{South: -10, North: 10, West: 170, East: -170}

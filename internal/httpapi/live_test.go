@@ -430,7 +430,7 @@ func TestGeofences(t *testing.T) {
 			}
 		}
 		for query, want := range map[string]string{
-			"near=50,10": "radius", "radius=5": "near", "near=50&radius=5": "near", "near=95,1&radius=5": "near", "near=1,x&radius=5": "near", "near=50,10&radius=-1": "radius", "near=50,10&radius=5&order=text": "order",
+			"near=50,10": "radius", "radius=5": "near", "near=50&radius=5": "near", "near=95,1&radius=5": "near", "near=1,x&radius=5": "near", "near=50,10&radius=0": "radius", "near=50,10&radius=5&order=text": "order",
 			"near=50,10&radius=5&text.gt=a": "text",
 		} {
 			if got := f.do(t, "GET", "/_projections/vans?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != want {

@@ -395,7 +395,7 @@ func (p *parameter) schema() map[string]any {
 	case longitude:
 		return map[string]any{"type": "number", "minimum": -180, "maximum": 180}
 	case metres:
-		return map[string]any{"type": "number", "minimum": 0}
+		return map[string]any{"type": "number", "exclusiveMinimum": 0}
 	case text, ignored, further:
 	}
 	return map[string]any{"type": "string"}

@@ -373,8 +373,8 @@ func (p *parameter) fault(v string) string {
 			return "a number of degrees from -180 to 180"
 		}
 	case metres:
-		if n, ok := decimal(v); !ok || !(n >= 0) {
-			return "a number of metres, 0 or more"
+		if n, ok := decimal(v); !ok || !(n > 0) {
+			return "a number of metres greater than 0"
 		}
 	case duration:
 		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second || d > time.Duration(p.most)*time.Second {

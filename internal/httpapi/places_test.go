@@ -65,8 +65,6 @@ func TestPlaces(t *testing.T) {
 		"/shop/nearby?lat=40.7&lng=-74&radius=2000": `{"ok":true,"rows":[{"id":"` + a + `","distance":0,"location":{"lat":40.7,"lng":-74},"data":{"at":{"lat":40.70,"lng":-74}}},` +
 			`{"id":"` + b + `","distance":1111.950802335108,"location":{"lat":40.71,"lng":-74},"data":{"at":{"type":"Point","coordinates":[-74,40.71]},"n":1.50}}]`,
 		"/shop/nearby?lat=40.7&lng=-74&radius=1&data=false":               `{"ok":true,"rows":[{"id":"` + a + `","distance":0,"location":{"lat":40.7,"lng":-74}}]`,
-		"/shop/nearby?lat=40.7&lng=-74&radius=0&data=false":               `{"ok":true,"rows":[{"id":"` + a + `","distance":0,"location":{"lat":40.7,"lng":-74}}]`,
-		"/shop/nearby?lat=40.7000001&lng=-74&radius=0&data=false":         `{"ok":true,"rows":[]`,
 		"/shop/within?box=40.705,-75,41,-73&data=false":                   `{"ok":true,"rows":[{"id":"` + b + `","location":{"lat":40.71,"lng":-74}}]`,
 		"/shop/within?polygon=40,-75,40,-73,40.705,-73,40.705,-75&data=0": `{"ok":true,"rows":[{"id":"` + a + `","location":{"lat":40.7,"lng":-74}}]`,
 		"/area/containing?lat=40.5&lng=-74":                               `{"ok":true,"rows":[{"id":"` + z + `","geo":"zone","properties":{"name":"North","fee":null},"data":{"name":"North"}}]`,
@@ -177,7 +175,7 @@ func TestRefusedPlaces(t *testing.T) {
 	for target, want := range map[string]string{
 		"/shop/nearby?lng=1": "invalid_parameter lat", "/shop/nearby?lat=1": "invalid_parameter lng", "/shop/nearby?lat=90.1&lng=0": "invalid_parameter lat",
 		"/shop/nearby?lat=0&lng=-181": "invalid_parameter lng", "/shop/nearby?lat=NaN&lng=0": "invalid_parameter lat", "/shop/nearby?lat=1e400&lng=0": "invalid_parameter lat",
-		"/shop/nearby?lat=0x1p3&lng=0": "invalid_parameter lat", "/shop/nearby?lat=&lng=0": "invalid_parameter lat", "/shop/nearby?lat=0&lng=0&radius=-1e-9": "invalid_parameter radius",
+		"/shop/nearby?lat=0x1p3&lng=0": "invalid_parameter lat", "/shop/nearby?lat=&lng=0": "invalid_parameter lat", "/shop/nearby?lat=0&lng=0&radius=0": "invalid_parameter radius",
 		"/shop/nearby?lat=0&lng=0&radius=Inf": "invalid_parameter radius", "/shop/nearby?lat=0&lng=0&radius=1e400": "invalid_parameter radius", "/shop/nearby?lat=0&lng=0&radius=-1": "invalid_parameter radius",
 		"/shop/nearby?lat=0&lng=0&count=0": "invalid_parameter count", "/shop/nearby?lat=0&lng=0&start=x": "invalid_parameter start", "/shop/nearby?lat=0&lng=0&zoom=3": "invalid_parameter zoom",
 		"/shop/nearby?lat=0&lng=0&lat=1": "invalid_parameter lat", "/shop/nearby?lat=0&lng=0&data=maybe": "invalid_parameter data",

@@ -43,7 +43,7 @@ func (s *Server) addListTools() {
 			".in (values with commas between them), .prefix, .gt, .gte, .lt, .lte, or .words for an index of words.", false,
 	}
 	around := append(degrees("a point that rows are to be around, by their distance", false),
-		parameter{"radius", `{"type":"number","minimum":0}`, "How far away from that point a row may be, in metres.", false})
+		parameter{"radius", `{"type":"number","exclusiveMinimum":0}`, "How far away from that point a row may be, in metres.", false})
 	add(s, tool{
 		name: "list_rows", title: "List the rows of a projection",
 		description: "Lists rows of a projection of the running server, all as of one moment: those that all filters let through, as \"order\" says; without it by the fields of the index that the filters leave open, then by id. " +
@@ -64,7 +64,7 @@ func (s *Server) addListTools() {
 		name: "find_nearby", title: "Find what is around a point",
 		description: "Lists the aggregates of one type that are around a point, nearest first, with their distance in metres. If there are more, \"next\" is the \"start\" of the next call.",
 		parameters: placeParameters(append(degrees("the point", true),
-			parameter{"radius", `{"type":"number","minimum":0}`, "How far away they may be, in metres; without it the nearest are found, however far.", false})...),
+			parameter{"radius", `{"type":"number","exclusiveMinimum":0}`, "How far away they may be, in metres; without it the nearest are found, however far.", false})...),
 	}, placesBy(s, "nearby", nil))
 	add(s, tool{
 		name: "find_within", title: "Find what is in an area",

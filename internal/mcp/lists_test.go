@@ -88,7 +88,7 @@ func TestLists(t *testing.T) {
 		{"find_within", `{"type":"shop"}`, `either "box" or "polygon"`},
 		{"find_within", `{"type":"shop","box":[1,2,3,4],"polygon":[1,2,3,4,5,6]}`, `either "box" or "polygon"`},
 		{"find_nearby", `{"type":"shop","lat":1e400,"lng":2}`, "lat: The number must be at most 90, but it is 1e400."},
-		{"find_nearby", `{"type":"shop","lat":1,"lng":2,"radius":-1}`, "radius: The number must be at least 0"},
+		{"find_nearby", `{"type":"shop","lat":1,"lng":2,"radius":0}`, "radius: The number must be greater than 0"},
 		{"find_within", `{"type":"shop","box":[1,2,3]}`, "box: "},
 		{"find_within", `{"type":"shop","box":["a",2,3,4]}`, "box[0]: The value must be a number"},
 		{"find_within", `{"type":"shop","polygon":[0` + strings.Repeat(",0", 20_000) + `]}`, "polygon: "},
