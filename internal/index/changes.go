@@ -63,16 +63,15 @@ func (c *changes) grow(rows int, each [allSpaces]int) {
 // merge takes what others have gathered, in the order in which it stands in the store: that is cheaper to write.
 func (c *changes) merge(others []*changes) {
 	for n := range c.of {
-		size := len(c.of[n])
+		size := 0
 		for _, o := range others {
 			size += len(o.of[n])
 		}
-		all := append(make([]write, 0, size), c.of[n]...)
+		c.of[n] = slices.Grow(c.of[n], size)
 		for _, o := range others {
-			all = append(all, o.of[n]...)
+			c.of[n] = append(c.of[n], o.of[n]...)
 		}
-		slices.SortFunc(all, func(a, b write) int { return strings.Compare(a.key, b.key) })
-		c.of[n] = all
+		slices.SortFunc(c.of[n], func(a, b write) int { return strings.Compare(a.key, b.key) })
 	}
 	for _, o := range others {
 		c.size += o.size

@@ -72,9 +72,9 @@ func (p *plan) scan(b *work.Budget, view *index.View, after string, limit int) (
 	} else {
 		hits, err = view.Scan(b, p.lookup(), after, limit)
 	}
-	some := make([]found, len(hits))
+	some, nulls := make([]found, len(hits)), p.asksNulls()
 	for i := range hits {
-		some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: p.asksNulls() && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
+		some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: nulls && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
 	}
 	return some, indexNotReady(err)
 }

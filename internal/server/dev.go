@@ -437,10 +437,11 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 		if report.Err != nil {
 			break
 		}
+
 		// Code that is missing is missing in each environment by itself, and uploaded to each. All else is the same everywhere.
-		for _, d := range r.Found {
-			if !slices.Contains(report.Found, d) {
-				report.Found = append(report.Found, d)
+		for _, finding := range r.Found {
+			if !slices.Contains(report.Found, finding) {
+				report.Found = append(report.Found, finding)
 			}
 		}
 		if env == j17.Prod {
