@@ -40,7 +40,7 @@ type edge struct {
 	left r3.Vector
 }
 
-func (e *edge) path() string { return indexed(e.given.path, e.first) }
+func (e *edge) path() string { return e.given.at(e.first) }
 func (e *edge) where() Point { return e.given.points[e.first] }
 
 // vertex is a vertex, once for all the rings that have it.

@@ -56,7 +56,7 @@ func TestTheSearchForCrossingsIsBounded(t *testing.T) {
 		for i := range points {
 			points[i] = at(i)
 		}
-		r, err := newRing(placed{points, ""})
+		r, err := newRing(placed{points: points})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

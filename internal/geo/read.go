@@ -132,7 +132,7 @@ func ReadShape(v value.Value) (*Shape, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newShape([][]placed{{{ring, ""}}})
+		return newShape([][]placed{{{points: ring}}})
 	case value.Object:
 		return readGeoShape(v)
 	case value.Missing, value.Null, value.Bool, value.Number, value.String:
@@ -182,7 +182,7 @@ func readGeoShape(v value.Value) (*Shape, error) {
 			if err != nil {
 				return nil, within(at, err)
 			}
-			all[i] = append(all[i], placed{ring, at})
+			all[i] = append(all[i], placed{points: ring, path: at})
 		}
 	}
 	return newShape(all)

@@ -107,6 +107,20 @@ func TestReadShape(t *testing.T) {
 		{"long edges", ring(0, -100, 0, 0, 0, 100, 60, 180), []geo.Point{at(60, 0), at(90, 0), at(1, 20)}, []geo.Point{at(-1, 20), at(20, 180), at(-90, 0)}},
 		{"over the date line in GeoJSON", polygon("[[170,40],[-170,40],[-170,50],[170,50],[170,40]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
 		{"around a pole in GeoJSON", polygon("[[-180,-60],[-60,-65],[60,-62],[-180,-60]]"), []geo.Point{at(-90, 0), at(-70, 180)}, []geo.Point{at(90, 0), at(-50, 180)}},
+		{"cut at the date line", multi("[[[170,40],[180,40],[180,50],[170,50],[170,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
+		{"cut, with other vertices on both sides", multi("[[[170,40],[180,40],[180,42],[180,50],[170,50],[170,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,47],[-180,40],[-170,40]]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
+		{"cut, with roundings", multi("[[[170,40],[180,40.00000000000021],[180,49.99999999999979],[170,50],[170,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), []geo.Point{at(45, 175), at(45, -175), at(45, 180)}, []geo.Point{at(45, 0), at(45, 169)}},
+		{"cut, one part longer than the other", multi("[[[170,40],[180,40],[180,50],[170,50],[170,40]]]", "[[[-170,45],[-170,55],[-180,55],[-180,45],[-170,45]]]"), []geo.Point{at(42, 175), at(53, -175), at(47, 180), at(42, 179.9)}, []geo.Point{at(42, -179.9), at(53, 179.9)}},
+		{"cut, with a hole on the line", multi("[[[170,40],[180,40],[180,44],[175,44],[175,46],[180,46],[180,50],[170,50],[170,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,46],[-175,46],[-175,44],[-180,44],[-180,40],[-170,40]]]"), []geo.Point{at(42, 180), at(48, 180), at(45, -174)}, []geo.Point{at(45, 180), at(45, 176), at(45, -176)}},
+		{"cut, with a hole beside the line", multi("[[[170,40],[180,40],[180,50],[170,50],[170,40]],[[172,44],[174,44],[174,46],[172,46],[172,44]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), []geo.Point{at(45, 180), at(45, 171)}, []geo.Point{at(45, 173)}},
+		{"crossing the date line with a vertex on each side", polygon("[[170,40],[180,41],[-180,41],[-170,40],[-170,50],[-180,49],[180,49],[170,50],[170,40]]"), []geo.Point{at(45, 175), at(45, 180)}, []geo.Point{at(45, 0)}},
+		{"Fiji, as Natural Earth has it", multi("[[[178.3736,-17.33992],[178.71806,-17.62846],[178.55271,-18.15059],[177.93266,-18.28799],[177.38146,-18.16432],[177.28504,-17.72465],[177.67087000000012,-17.38114],[178.12557,-17.50481],[178.3736,-17.33992]]]",
+			"[[[179.36414266196428,-16.80135407694685],[178.7250593629971,-17.01204167436802],[178.59683859511708,-16.63915],[179.09660936299716,-16.433984277547424],[179.41350936299713,-16.379054277547397],[180,-16.06713266364244],[180,-16.55521656663916],[179.36414266196428,-16.80135407694685]]]",
+			"[[[-179.91736938476527,-16.50178313564936],[-180,-16.55521656663916],[-180,-16.06713266364244],[-179.7933201090486,-16.02088225674123],[-179.91736938476527,-16.50178313564936]]]"), []geo.Point{at(-16.3, 180), at(-16.3, -179.95), at(-17.8, 178)}, []geo.Point{at(-17, 180), at(-16.3, 0)}},
+		{"up to the date line", polygon("[[170,40],[180,40],[180,50],[170,50],[170,40]]"), []geo.Point{at(45, 175)}, []geo.Point{at(45, -175)}},
+		{"along the edge of a map", polygon("[[-180,-90],[-180,-60],[-60,-65],[60,-62],[180,-60],[180,-90],[0,-90],[-180,-90]]"), []geo.Point{at(-90, 0), at(-70, 180), at(-89, 90)}, []geo.Point{at(90, 0), at(-50, 180)}},
+		{"a ring around a pole, cut", polygon("[[-180,60],[-90,60],[0,60],[90,60],[180,60],[180,80],[90,80],[0,80],[-90,80],[-180,80],[-180,60]]"), []geo.Point{at(75, 180), at(75, 10)}, []geo.Point{at(90, 0), at(85, 180), at(50, 180)}},
+		{"to a pole", polygon("[[0,80],[40,80],[40,90],[0,90],[0,80]]"), []geo.Point{at(85, 20), at(89.9, 20)}, []geo.Point{at(85, 60), at(85, -20)}},
 		{"around a pole", ring(80, 0, 80, 120, 80, -120), []geo.Point{at(90, 0), at(90, 17), at(89, -60)}, []geo.Point{at(-90, 0), at(79, 0)}},
 		{"with a hole", polygon(square(10, 10, 2), square(10, 10, 0.5)), []geo.Point{at(11, 10)}, []geo.Point{at(10, 10), at(13, 10)}},
 		{"a hole that touches", polygon(square(10, 10, 2), "[[8,8],[9,8.5],[9,9],[8,8]]"), []geo.Point{at(11, 10)}, []geo.Point{at(8.6, 8.8)}},
@@ -144,12 +158,16 @@ func TestWrongShapesAreRefused(t *testing.T) {
 		{ring(0, 0, 0, 0, 0, 0), "", "three"},
 		{ring(0, 0, 0, 0, 0, 1, 1, 1), "[1]", "once more"},
 		{ring(0, 0, 1, 1, 0, 0), "", "three"},
-		{ring(0, 180, 1, 170, 0, -180, 5, 5), "[2]", "the same place as vertex 0: an area across the date line"},
-		{ring(90, 0, 80, 0, 90, 5, 80, 90), "[2]", "the same place as vertex 0: an area across the date line or around a pole is one ring"},
+		{ring(0, 180, 1, 170, 0, -180, 5, 5), "[2]", "the same place as vertex 0: an area across longitude 180"},
+		{ring(90, 0, 80, 0, 90, 5, 80, 90), "[2]", "the same place as vertex 0"},
 		{ring(90, 0, 80, 0, 90, 0, 80, 90), "[2]", "once more"},
-		{polygon("[[-180,-90],[-180,-60],[-60,-65],[60,-62],[180,-60],[180,-90],[-180,-90]]"), "coordinates[0][4]", "one ring that crosses longitude 180, without edges along it"},
-		{multi("[[[180,40],[180,50],[170,50],[170,40],[180,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), "coordinates[1][0][2]", "one ring that crosses longitude 180"},
-		{multi("[[[180,40],[180,45],[180,50],[170,50],[170,40],[180,40]]]", "[[[-170,40],[-170,50],[-180,50],[-180,40],[-170,40]]]"), "coordinates[1][0][2]", "one ring that crosses longitude 180"},
+		// Parts that do not fit together at longitude 180, or go around the Earth when they do.
+		{multi("[[[180,40],[180,50],[170,50],[170,40],[180,40]]]", "[[[180,45],[180,55],[170,52],[180,45]]]"), "coordinates[0][0][1]", "cross or touch"},
+		{polygon("[[-180,-10],[-90,-10],[0,-10],[90,-10],[180,-10],[180,10],[90,10],[0,10],[-90,10],[-180,10],[-180,-10]]"), "coordinates[0]", "none of its rings encloses it"},
+		{polygon("[[-180,-90],[180,-90],[180,90],[-180,90],[-180,-90]]"), "coordinates[0]", "none of its rings encloses it"},
+		{polygon("[[-180,-90],[180,-90],[180,90],[-180,90],[-180,-90]]", square(0, 0, 1)), "coordinates[1]", "none of its rings encloses it"},
+		// What is wrong with the parts is told where it was given.
+		{multi("[[[180,40],[180,50],[170,50],[175,42],[170,40],[180,40]]]", "[[[-170,40],[-175,48],[-170,50],[-180,50],[-180,40],[-170,52],[-170,40]]]"), "coordinates[1][0][4]", "cross"},
 		{bow, "[3]", "cross"},
 		{ring(0, 0, 1, 1, 0, 1, 1, 0), "[2]", "cross"}, // as large on one side as on the other
 		{polygon("[[0,0],[1,1],[0,1],[1,0],[0,0]]"), "coordinates[0][3]", "cross"},
@@ -219,5 +237,27 @@ func BenchmarkReadShape(b *testing.B) {
 				s.Contains(geo.Point{Lat: 48, Lng: 11})
 			}
 		})
+	}
+}
+
+// BenchmarkReadHoles is what an area with as many holes as there can be costs before it is written.
+func BenchmarkReadHoles(b *testing.B) {
+	const outer = geo.MaxVertices / 2
+	rings := make([]string, 0, outer)
+	points := make([]string, 0, outer+1)
+	for i := range outer + 1 {
+		a := 2 * math.Pi * float64(i%outer) / outer
+		points = append(points, fmt.Sprintf("[%v,%v]", 11+5*math.Cos(a), 48+5*math.Sin(a)))
+	}
+	rings = append(rings, "["+strings.Join(points, ",")+"]")
+	for i := range outer / 3 {
+		x, y := 9+float64(i%40)/10, 46+float64(i/40)/10
+		rings = append(rings, fmt.Sprintf("[[%v,%v],[%v,%v],[%v,%v],[%v,%v]]", x, y, x+0.05, y, x, y+0.05, x, y))
+	}
+	v := parse(b, polygon(rings...))
+	for b.Loop() {
+		if _, err := geo.ReadShape(v); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -28,6 +28,16 @@ type ring struct {
 type placed struct {
 	points []Point
 	path   string
+	// origins, if not nil, are where the vertices of a ring were given that was put together of others.
+	origins []origin
+}
+
+// at returns the path of a vertex.
+func (p *placed) at(i int) string {
+	if p.origins != nil {
+		return indexed(p.origins[i].of.path, p.origins[i].at)
+	}
+	return indexed(p.path, i)
 }
 
 // NewShape returns the area that a ring encloses. The error is a *Fault.
@@ -35,11 +45,16 @@ func NewShape(points []Point) (*Shape, error) {
 	if n := len(points); n > 1 && points[0].unique() == points[n-1].unique() {
 		points = points[:n-1]
 	}
-	return newShape([][]placed{{{points, ""}}})
+	return newShape([][]placed{{{points: points}}})
 }
 
 // newShape returns the area of polygons, unless something is wrong with them.
 func newShape(polygons [][]placed) (*Shape, error) {
+	polygons, err := joined(polygons)
+	if err != nil {
+		return nil, err
+	}
+
 	// Each ring by itself.
 	count := 0
 	s := &Shape{}
@@ -78,9 +93,9 @@ func newShape(polygons [][]placed) (*Shape, error) {
 		if len(rings) == 1 {
 			continue
 		}
-		outer := rings[0].loop()
+		outer := rings[0].inside()
 		for _, hole := range rings[1:] {
-			if !outer.ContainsPoint(hole.apart(&rings[0])) {
+			if !outer.has(&hole) {
 				return nil, faultf(hole.given.path, "the hole is not inside the outer ring of its polygon, which comes first; a second area is a second polygon of a MultiPolygon")
 			}
 		}
@@ -88,8 +103,8 @@ func newShape(polygons [][]placed) (*Shape, error) {
 	return s, nil
 }
 
-// uncut says how areas are written that other programs cut along the date line.
-const uncut = "an area across the date line or around a pole is one ring that crosses longitude 180, without edges along it or to the pole"
+// uncut says how areas are written that lie across longitude 180.
+const uncut = "an area across longitude 180 is one ring that crosses it, or parts that have the same edge there on both sides"
 
 // newRing checks what a ring is by itself, and turns it so that it encloses the smaller side.
 func newRing(p placed) (ring, error) {
@@ -103,9 +118,9 @@ func newRing(p placed) (ring, error) {
 		u := point.unique()
 		if first, ok := seen[u]; ok {
 			if point != p.points[first] {
-				return ring{}, faultf(indexed(p.path, i), "vertex %d of the ring is the same place as vertex %d: %s", i, first, uncut)
+				return ring{}, faultf(p.at(i), "vertex %d of the ring is the same place as vertex %d: %s", i, first, uncut)
 			}
-			return ring{}, faultf(indexed(p.path, i), "vertex %d of the ring is vertex %d once more: each stands once, but for the last one of a closed ring", i, first)
+			return ring{}, faultf(p.at(i), "vertex %d of the ring is vertex %d once more: each stands once, but for the last one of a closed ring", i, first)
 		}
 		seen[u], vertices[i] = i, point.vector()
 	}
@@ -115,10 +130,10 @@ func newRing(p placed) (ring, error) {
 	for i, v := range vertices {
 		next := vertices[(i+1)%n]
 		if v.Add(next.Vector).Norm() < 1e-9 {
-			return ring{}, faultf(indexed(p.path, i), "the edge behind vertex %d leads to the other side of the Earth, and no way is the shorter one: put a vertex between", i)
+			return ring{}, faultf(p.at(i), "the edge behind vertex %d leads to the other side of the Earth, and no way is the shorter one: put a vertex between", i)
 		}
 		if folds(vertices[(i+n-1)%n], v, next) {
-			return ring{}, faultf(indexed(p.path, i), "the ring turns back on itself at vertex %d, so that its edges lie on each other", i)
+			return ring{}, faultf(p.at(i), "the ring turns back on itself at vertex %d, so that its edges lie on each other", i)
 		}
 	}
 
@@ -163,18 +178,28 @@ func (r ring) reversed() ring {
 
 func (r *ring) loop() *s2.Loop { return s2.LoopFromPoints(r.vertices) }
 
-// apart returns a point of the ring that is no vertex of another one, which it does not cross.
-func (r *ring) apart(other *ring) s2.Point {
-	known := make(map[s2.Point]bool, len(other.vertices))
-	for _, v := range other.vertices {
-		known[v] = true
-	}
+// inside is what a ring encloses, for whoever asks it for many rings.
+type inside struct {
+	loop  *s2.Loop
+	known map[s2.Point]bool
+}
+
+func (r *ring) inside() *inside {
+	in := &inside{r.loop(), make(map[s2.Point]bool, len(r.vertices))}
 	for _, v := range r.vertices {
-		if !known[v] {
-			return v
+		in.known[v] = true
+	}
+	return in
+}
+
+// has reports whether another ring is inside, which does not cross this one: it goes by a point that is no vertex of this one.
+func (in *inside) has(r *ring) bool {
+	for _, v := range r.vertices {
+		if !in.known[v] {
+			return in.loop.ContainsPoint(v)
 		}
 	}
-	return s2.Point{Vector: r.vertices[0].Add(r.vertices[1].Vector).Normalize()}
+	return in.loop.ContainsPoint(s2.Point{Vector: r.vertices[0].Add(r.vertices[1].Vector).Normalize()})
 }
 
 // encloses counts how often the way from the fixed point crosses the ring.
@@ -246,20 +271,6 @@ func (s *Shape) Cells() []Cell {
 		union = coverer.Covering(&union)
 	}
 	return cells(union)
-}
-
-// Rings returns the vertices of the polygons, each ring closed, the outer ones counterclockwise and holes clockwise, as GeoJSON has it.
-func (s *Shape) Rings() [][][]Point {
-	all := make([][][]Point, len(s.polygons))
-	for i, rings := range s.polygons {
-		for j, r := range rings {
-			if j > 0 {
-				r = r.reversed()
-			}
-			all[i] = append(all[i], append(append([]Point(nil), r.points...), r.points[0]))
-		}
-	}
-	return all
 }
 
 // shapeFormat is the first byte of a shape in bytes.

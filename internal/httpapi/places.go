@@ -419,7 +419,7 @@ func appendGeometry(b []byte, row *place.Row) []byte {
 	if p := row.Location.Point; p != nil {
 		return append(appendGeoPosition(append(b, `{"type":"Point","coordinates":`...), *p), '}')
 	}
-	polygons := row.Location.Shape.Rings()
+	polygons := row.Location.Shape.Cut()
 	list := func(n int, each func(int)) {
 		b = append(b, '[')
 		for i := range n {
