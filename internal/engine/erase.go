@@ -58,7 +58,12 @@ func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er erasure.Erased) err
 		e.flights.drop(stateKey{t, key})
 	}
 
-	if err := e.store.ForgetCommands(ctx, t, er.Keys, er.Note); err != nil {
+	gone := er.Gone()
+	parts := make([]store.StreamPart, len(er.Keys))
+	for i, key := range er.Keys {
+		parts[i] = store.StreamPart{Key: key, UpTo: gone[key.String()].Own}
+	}
+	if err := e.store.ForgetCommands(ctx, t, parts); err != nil {
 		return err
 	}
 	return e.eraseFailures(ctx, t, er.Keys)

@@ -82,12 +82,24 @@ func TestErasure(t *testing.T) {
 	if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {
 		t.Fatal(err)
 	}
-	m, err := f.Store.Moment(t.Context(), tenant)
-	if err != nil {
+	position := func() j17.StreamID {
+		t.Helper()
+		m, err := f.Store.Moment(t.Context(), tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		return m.Position()
+	}
+	e := erasure.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb", Ends: []erasure.End{{Own: position(), Others: position()}}}
+
+	// What is written before all who keep something are told stays.
+	later := command(id)
+	later.IdempotencyKey = "a later key"
+	if _, err := f.Execute(t.Context(), later); err != nil {
 		t.Fatal(err)
 	}
-	e := erasure.Erased{Keys: []j17.Key{key}, Note: m.Position(), TombstoneID: "tmb"}
-	m.Close()
+	e.Note = position()
 	for range 2 {
 		if err := f.Erase(t.Context(), tenant, e); err != nil {
 			t.Fatal(err)
@@ -95,6 +107,9 @@ func TestErasure(t *testing.T) {
 	}
 	if n := f.held(t); n != kept-len(mine) || f.Stats().CacheStates != 1 {
 		t.Errorf("%d of %d items are kept, %d states", n, kept, f.Stats().CacheStates)
+	}
+	if r, err := f.Execute(t.Context(), later); err != nil || !r.Replayed {
+		t.Errorf("a command of after the erasure: %+v, %v", r, err)
 	}
 	if r := keyed(other); !r.Replayed {
 		t.Error("the command of another aggregate is forgotten")
@@ -108,7 +123,7 @@ func TestErasure(t *testing.T) {
 
 	// Its key is free again when it would have been without the erasure.
 	f.Clock.Advance(25 * time.Hour)
-	if r := keyed(id); r.Replayed || r.Writes[0].Length != 5 {
+	if r := keyed(id); r.Replayed || r.Writes[0].Length != 6 {
 		t.Errorf("%+v", r)
 	}
 }

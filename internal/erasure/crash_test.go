@@ -299,6 +299,12 @@ func TestWriters(t *testing.T) {
 		if got := f.tombstone(t, made.ID); got.Status != "completed" || got.AffectedStreams[0].EventCount != uint64(events) {
 			t.Errorf("it is %+v", got)
 		}
+
+		// All are told up to where: no further than what was replaced.
+		all, told := f.events(t, "user", alice), f.holder.erased[0]
+		if end := told.Ends[0]; end.Own != all[events-1].StreamID || end.Others.Compare(told.Note) > 0 {
+			t.Errorf("somebody wrote up to %d times: it ends at %+v, the last event was at %s", times, end, all[events-1].StreamID)
+		}
 	}
 }
 

@@ -151,12 +151,11 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 func (x *execution) release(ctx context.Context) error {
 	r := x.row
 	if r.Note == "" {
-		moment, err := x.o.Store.Moment(ctx, x.tenant)
+		present, err := x.present(ctx)
 		if err != nil {
 			return err
 		}
-		r.Note = moment.Position().String()
-		moment.Close()
+		r.Note = present.String()
 		if err := x.save(ctx); err != nil {
 			return err
 		}
@@ -172,7 +171,11 @@ func (x *execution) release(ctx context.Context) error {
 		return err
 	}
 	for _, e := range some {
-		gone.Keys = append(gone.Keys, e.key)
+		end, err := e.end(note)
+		if err != nil {
+			return damaged(r.id, err)
+		}
+		gone.Keys, gone.Ends = append(gone.Keys, e.key), append(gone.Ends, end)
 	}
 	for _, h := range x.o.Holders {
 		if err := h.Erase(ctx, x.tenant, gone); err != nil {

@@ -65,6 +65,10 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 		for i, e := range some {
 			keys[i] = e.key
 		}
+		seen, err := x.present(ctx)
+		if err != nil {
+			return err
+		}
 		heads, err := x.o.Store.Heads(ctx, x.tenant, keys)
 		if err != nil {
 			return err
@@ -78,6 +82,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			if err != nil {
 				return err
 			}
+			next.Seen = seen.String()
 			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
 			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: whole}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{Key: e.key, Events: markers})
@@ -118,11 +123,23 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 	}
 }
 
+// present returns where the feed of the environment ends.
+func (x *execution) present(ctx context.Context) (j17.StreamID, error) {
+	moment, err := x.o.Store.Moment(ctx, x.tenant)
+	if err != nil {
+		return j17.StreamID{}, err
+	}
+	defer moment.Close()
+	return moment.Position(), nil
+}
+
 // markers returns what takes the place of a stream's next events, and the entry that the stream has then. Events that were erased before
 // stay as they are.
 func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (markers []store.Rewritten, next *entry, err error) {
 	to := min(head.Length, e.Events+x.part)
-	next = &entry{key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, Before: e.Before.clone(), After: e.After.clone()}
+	next = &entry{
+		key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, Before: e.Before.clone(), After: e.After.clone(), Last: e.Last,
+	}
 	at := x.row.StartedAt.Format(time.RFC3339)
 	version, stands := e.Events, e.Present
 	if to > e.Events {
@@ -131,6 +148,7 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 				return nil, nil, err
 			}
 			version++
+			next.Last = ev.StreamID.String()
 			leaf := j17.Leaf(ev.Raw)
 			next.Chain, stands = j17.Link(next.Chain, leaf), j17.Link(stands, leaf)
 			next.Before.add(leaf)

@@ -164,6 +164,24 @@ type entry struct {
 	Present hash `json:"present,omitzero"`
 	Before  tree `json:"before,omitzero"`
 	After   tree `json:"after,omitzero"`
+	// Last is the position of the last event that is done, Seen where the feed ended when it was about to be. Entries of older versions have
+	// neither.
+	Last string `json:"last,omitempty"`
+	Seen string `json:"seen,omitempty"`
+}
+
+// end returns up to where the stream is erased, that of all streams where the entry does not say.
+func (e *entry) end(all j17.StreamID) (end End, err error) {
+	if e.Last == "" && e.Events > 0 {
+		return End{all, all}, nil
+	}
+	if e.Last != "" {
+		if end.Own, err = j17.ParseStreamID(e.Last); err != nil {
+			return end, err
+		}
+	}
+	end.Others, err = j17.ParseStreamID(e.Seen)
+	return end, err
 }
 
 // reachedKey is where the entry of a stream stands.

@@ -21,10 +21,7 @@ const wasErased = "The event that has started the saga was erased."
 // Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of them is undone. They
 // cannot be retried. What is kept of their errors goes.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
-	gone := make(map[string]bool, len(e.Keys))
-	for _, key := range e.Keys {
-		gone[key.String()] = true
-	}
+	gone := e.Gone()
 	for keys := (store.Range{}); ; {
 		items, err := s.store.Scan(ctx, t, rowSpace, keys, entriesPage)
 		if err != nil {
@@ -40,7 +37,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 			if err != nil {
 				return &store.CorruptionError{Where: string(rowSpace), Err: err}
 			}
-			if gone[g.Trigger.Key] && at.Compare(e.Note) <= 0 {
+			if end, is := gone[g.Trigger.Key]; is && at.Compare(end.Own) <= 0 {
 				if err := s.eraseOne(ctx, t, g.ID); err != nil {
 					return err
 				}

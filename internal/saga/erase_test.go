@@ -26,7 +26,7 @@ func (h *house) erased(numbers ...int) erasure.Erased {
 	}
 	e := erasure.Erased{Note: extent.Last}
 	for _, n := range numbers {
-		e.Keys = append(e.Keys, j17.Key{Type: "trip", ID: id(n)})
+		e.Keys, e.Ends = append(e.Keys, j17.Key{Type: "trip", ID: id(n)}), append(e.Ends, erasure.End{Own: extent.Last, Others: extent.Last})
 	}
 	return e
 }
@@ -45,7 +45,8 @@ func TestErasure(t *testing.T) {
 	}
 	undone := len(h.events("measure", id(900)))
 	e := h.erased(0, 1, 2, 10)
-	h.ask(prod, 0, 1) // which is after the erasure
+	h.ask(prod, 0, 1)        // which is after the erasure
+	e.Note = h.erased().Note // which all are told of later
 	for range 2 {
 		if err := h.Erase(t.Context(), prod, e); err != nil {
 			t.Fatal(err)

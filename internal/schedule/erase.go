@@ -22,9 +22,11 @@ const erasedPage = 500
 // Erase cancels what is to come to streams that were rewritten, and what they had scheduled themselves. The rows of such events, also of
 // those that are long over, lose their data and what their tries have left. What was scheduled after the erasure is left alone.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
-	gone := make(map[string]bool, len(e.Keys))
-	for _, key := range e.Keys {
-		gone[key.String()] = true
+	gone := e.Gone()
+	is := func(r *row) bool {
+		own, by := gone[r.by]
+		other, to := gone[r.Type+":"+r.ID]
+		return by && r.at.Compare(own.Own) <= 0 || to && r.at.Compare(other.Others) <= 0
 	}
 	for keys := (store.Range{}); ; {
 		items, err := s.Store.Scan(ctx, t, rows, keys, erasedPage)
@@ -38,7 +40,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 			if err != nil {
 				return err
 			}
-			if (gone[r.by] || gone[r.Type+":"+r.ID]) && r.at.Compare(e.Note) <= 0 {
+			if is(r) {
 				some = append(some, r)
 			}
 		}

@@ -25,7 +25,7 @@ func (h *house) erased(keys ...string) erasure.Erased {
 		if !ok {
 			h.tb.Fatal(text)
 		}
-		e.Keys = append(e.Keys, key)
+		e.Keys, e.Ends = append(e.Keys, key), append(e.Ends, erasure.End{Own: extent.Last, Others: extent.Last})
 	}
 	return e
 }
@@ -61,7 +61,8 @@ func TestErasure(t *testing.T) {
 	}
 	e := h.erased("note:"+id(1), "job:"+id(2), "meter:"+id(4))
 	h.post("job/"+id(2), "was_timed", `{"n":"later"}`)
-	for range 2 { // it can be repeated
+	e.Note = h.erased().Note // which all are told of later
+	for range 2 {            // it can be repeated
 		if err := h.service.Erase(t.Context(), prod, e); err != nil {
 			t.Fatal(err)
 		}

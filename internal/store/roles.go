@@ -47,10 +47,10 @@ type Events interface {
 	// Command returns the result of the command with that id, or nil when there is none or it has expired.
 	Command(ctx context.Context, t j17.Tenant, id CommandID) (*Result, error)
 
-	// ForgetCommands removes the results of commands that have written events of streams up to a position, so that nothing is left
+	// ForgetCommands removes the results of commands that have written events of parts of streams, so that nothing is left
 	// that was made of them. Of a command that expires it is remembered until then that it was carried out: its result has no events and
 	// no memo. What it costs depends on the events and on the commands that are remembered.
-	ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error
+	ForgetCommands(ctx context.Context, t j17.Tenant, of []StreamPart) error
 }
 
 // Aggregates is the role of who reads what happened to single aggregates.

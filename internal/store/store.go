@@ -204,6 +204,12 @@ type Entry struct {
 	Note *Note
 }
 
+// StreamPart is the events of a stream up to a position.
+type StreamPart struct {
+	Key  j17.Key
+	UpTo j17.StreamID
+}
+
 // Note tells in the feed that events were rewritten which stand before it.
 type Note struct {
 	Position j17.StreamID

@@ -448,7 +448,7 @@ func TestForgetCommands(t *testing.T) {
 	upTo := write(unit(3, "c", "c", "a", "d")).IDs[3]
 	write(unit(4, "a"))
 	for range 2 {
-		if err := s.ForgetCommands(t.Context(), tenant, []j17.Key{key("a"), key("none")}, upTo); err != nil {
+		if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{{Key: key("a"), UpTo: upTo}, {Key: key("b")}, {Key: key("none"), UpTo: upTo}}); err != nil {
 			t.Fatal(err)
 		}
 		for n, events := range map[byte]int{1: 0, 2: 2, 3: 0, 4: 1} {
@@ -468,7 +468,7 @@ func TestForgetCommands(t *testing.T) {
 	if r := write(unit(1, "a")); r.Outcome != store.Committed {
 		t.Errorf("when it has expired: %+v", r)
 	}
-	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []j17.Key{key("a")}, upTo); err != nil {
+	if err := s.ForgetCommands(t.Context(), "ins_none/prod", []store.StreamPart{{Key: key("a"), UpTo: upTo}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -488,7 +488,7 @@ func TestForgottenBytes(t *testing.T) {
 	}
 	closeStore(t, s)
 	s = open(t, pebble.Options{Dir: dir})
-	if err := s.ForgetCommands(t.Context(), tenant, []j17.Key{key("z")}, r[0].IDs[0]); err != nil {
+	if err := s.ForgetCommands(t.Context(), tenant, []store.StreamPart{{Key: key("z"), UpTo: r[0].IDs[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(holding(t, dir)) == 0 {

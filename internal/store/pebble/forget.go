@@ -12,8 +12,8 @@ import (
 const forgetAtOnce = 1000
 
 // ForgetCommands forgets the results of commands by which streams came to events. See store.Store.
-func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) error {
-	found, err := s.commandsOf(ctx, t, keys, upTo)
+func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.StreamPart) error {
+	found, err := s.commandsOf(ctx, t, of)
 	if err != nil {
 		return err
 	}
@@ -47,8 +47,8 @@ func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, keys []j17.Key
 	return nil
 }
 
-// commandsOf finds the commands by which streams came to events that stand up to a position.
-func (s *Store) commandsOf(ctx context.Context, t j17.Tenant, keys []j17.Key, upTo j17.StreamID) (found []store.CommandID, err error) {
+// commandsOf finds the commands by which parts of streams came to events.
+func (s *Store) commandsOf(ctx context.Context, t j17.Tenant, of []store.StreamPart) (found []store.CommandID, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *Store) commandsOf(ctx context.Context, t j17.Tenant, keys []j17.Key, up
 	if any, err := hasAny(r.snapshot, prefix, after(prefix)); err != nil || !any || r.tenant == 0 {
 		return nil, err
 	}
-	positions, err := s.positionsOf(ctx, r, keys, upTo)
+	positions, err := s.positionsOf(ctx, r, of)
 	if err != nil || len(positions) == 0 {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func (s *Store) commandsOf(ctx context.Context, t j17.Tenant, keys []j17.Key, up
 	return found, nil
 }
 
-// positionsOf returns the positions of events of streams up to one of them, in order.
-func (s *Store) positionsOf(ctx context.Context, r reader, keys []j17.Key, upTo j17.StreamID) (positions []j17.StreamID, err error) {
-	for _, key := range keys {
-		if positions, err = s.appendPositions(ctx, positions, r, key, upTo); err != nil {
+// positionsOf returns the positions of the events of parts of streams, in order.
+func (s *Store) positionsOf(ctx context.Context, r reader, of []store.StreamPart) (positions []j17.StreamID, err error) {
+	for i := range of {
+		if positions, err = s.appendPositions(ctx, positions, r, of[i].Key, of[i].UpTo); err != nil {
 			return nil, err
 		}
 	}
