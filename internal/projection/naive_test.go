@@ -195,16 +195,35 @@ func follow(path string, s scope) (value.Value, bool) {
 		root, rest = root[:i], root[i:]
 	}
 	found := steps(s[root], rest)
-	if entries && found.Kind() == value.Object {
-		var all []value.Value
-		for _, m := range found.Members() {
-			all = append(all, value.ObjectValue(value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{Key: "value", Value: m.Value}))
+	if !entries {
+		return found, !optional || !found.IsMissing()
+	}
+	if strings.Contains(rest, "[*]") && !found.IsMissing() {
+		var each []value.Value
+		for _, elem := range found.Elems() {
+			each = append(each, entriesOf(elem))
 		}
-		found = value.ArrayValue(all...)
-	} else if entries && !found.IsMissing() {
-		found = value.NullValue()
+		found = value.ArrayValue(each...)
+	} else {
+		found = entriesOf(found)
 	}
 	return found, !optional || !found.IsMissing()
+}
+
+// entriesOf returns the entries of an object, null for what is something else.
+func entriesOf(v value.Value) value.Value {
+	switch v.Kind() { //nolint:exhaustive // the others have none
+	case value.Missing:
+		return v
+	case value.Object:
+		var all []value.Value
+		for _, m := range v.Members() {
+			all = append(all, value.ObjectValue(value.Member{Key: "key", Value: value.StringValue(m.Key)}, value.Member{Key: "value", Value: m.Value}))
+		}
+		return value.ArrayValue(all...)
+	default:
+		return value.NullValue()
+	}
 }
 
 func steps(v value.Value, rest string) value.Value {

@@ -116,7 +116,7 @@ func (g *generator) path() string {
 	if len(g.bindings) > 0 && g.upTo(2) > 0 {
 		p = "$" + g.pick(g.bindings...)
 	}
-	p += g.pick("", ".ref", ".n", ".refs", ".lines", ".o", ".o.b.c", ".id", ".lines[0].n", ".lines[-1]", ".refs[1]", ".lines[*].n", ".lines[*].tags[*]", "[*].lines[*].ref", ".o.$entries", ".nowhere")
+	p += g.pick("", ".ref", ".n", ".refs", ".lines", ".o", ".o.b.c", ".id", ".lines[0].n", ".lines[-1]", ".refs[1]", ".lines[*].n", ".lines[*].tags[*]", "[*].lines[*].ref", ".o.$entries", ".lines.$entries", ".lines[*].$entries", ".lines[*].tags[*].$entries", "[*].o.$entries", ".nowhere")
 	return p
 }
 
