@@ -134,9 +134,9 @@ func edgeAt(p Point) float64 {
 	}
 }
 
-// polygons returns what was drawn: lines are joined along the edge of the map, where the area is to the left as well.
+// polygons returns what was drawn: lines are closed along the edge of the map, where the area is to the left as well.
 func (c *cutting) polygons() [][][]Point {
-	outer := append(c.outer, c.joined()...)
+	outer := append(c.outer, c.closed()...)
 	if len(outer) == 0 {
 		outer = append(outer, append(slices.Clone(corners[:]), corners[0])) // all of the map but for the holes
 	}
@@ -164,8 +164,8 @@ func (c *cutting) polygons() [][][]Point {
 	return made
 }
 
-// joined returns the rings that the lines make with the edge of the map.
-func (c *cutting) joined() (rings [][]Point) {
+// closed returns the rings that the lines make with the edge of the map.
+func (c *cutting) closed() (rings [][]Point) {
 	type begin struct {
 		line int
 		at   float64

@@ -1,6 +1,7 @@
 package geo
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -336,21 +337,11 @@ func pair(edges []directed, at s2.Point, in, out []int) bool {
 	for _, i := range out {
 		spokes = append(spokes, spoke{i, angle(edges[i].to)})
 	}
-	slices.SortFunc(spokes, func(a, b spoke) int {
-		if a.angle < b.angle {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(spokes, func(a, b spoke) int { return cmp.Compare(a.angle, b.angle) })
 	used := make([]bool, len(spokes))
 	for i, n := range in {
 		from := angle(edges[n].from)
-		k, _ := slices.BinarySearchFunc(spokes, from, func(s spoke, angle float64) int {
-			if s.angle < angle {
-				return -1
-			}
-			return 1
-		})
+		k, _ := slices.BinarySearchFunc(spokes, from, func(s spoke, angle float64) int { return cmp.Compare(s.angle, angle) })
 		k = (k + len(spokes) - 1) % len(spokes)
 		if used[k] {
 			return false
