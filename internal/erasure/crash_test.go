@@ -456,3 +456,60 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("the last marker is %s", last)
 	}
 }
+
+// TestTogether carries out several tombstones of an environment: what they have left of old bytes goes at once, also where that fails at first, and
+// one of which a step fails holds up none of the others.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	var made []string
+	for n := range 5 {
+		id := fmt.Sprintf("a11ce000-0000-4000-8000-00000000010%d", n)
+		f.write(t, "user/"+id+"/was_created", `{"name":"secret"}`, bob, "")
+		made = append(made, f.ask(t, id).ID)
+		f.force(t, made[n])
+	}
+	count := &counting{}
+	f.open(t, func(s *pebble.Store) erasure.Storage {
+		count.Store = s
+		return &unpurged{counting: count, left: 1}
+	})
+	failing := made[2]
+	f.holder.refuse = failing
+	f.settle(t)
+	for _, id := range made {
+		if got := f.tombstone(t, id); got.Status != "executing" {
+			t.Errorf("%s is %s, though nothing was purged", id, got.Status)
+		}
+	}
+	f.Clock.Advance(later)
+	f.settle(t)
+	for _, id := range made {
+		if got := f.tombstone(t, id); (got.Status == "completed") != (id != failing) {
+			t.Errorf("%s is %s", id, got.Status)
+		}
+	}
+	if count.purges != 1 {
+		t.Errorf("old bytes were removed %d times", count.purges)
+	}
+	f.holder.refuse = ""
+	f.Clock.Advance(later)
+	f.settle(t)
+	if got := f.tombstone(t, failing); got.Status != "completed" || count.purges != 2 {
+		t.Errorf("it is %s, with %d purges", got.Status, count.purges)
+	}
+}
+
+// unpurged is a store that fails to purge a number of times.
+type unpurged struct {
+	*counting
+
+	left int
+}
+
+func (s *unpurged) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+	if s.left--; s.left >= 0 {
+		return errors.New("no purge")
+	}
+	return s.counting.Purge(ctx, t, keys, spaces, items)
+}

@@ -140,7 +140,7 @@ const tombstonePrefix = ident.TombstonePrefix
 func New(o Options) *Service {
 	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce}
 	s.queue = o.Worker.Queue(worker.Work{
-		Name: "erasures", Store: o.Store, Space: executions, Do: s.execute, Lease: lease, AtOnce: atOnce,
+		Name: "erasures", Store: o.Store, Space: executions, DoAll: s.executeAll, Batch: together, Lease: lease, AtOnce: atOnce,
 		Freeing: true, // what waits for room is seen to wait, and goes on when there is some
 	})
 	return s

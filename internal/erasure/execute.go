@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"j17"
@@ -16,12 +17,14 @@ const (
 	lease = 10 * time.Minute
 	// atOnce is of how many environments tombstones are executed at once; of one environment it is one after the other.
 	atOnce = 4
-	// stepsPerTry is how many steps a try takes before others of the environment, and the lease, have their turn.
+	// together is how many tombstones of an environment are carried on in one try.
+	together = 32
+	// stepsPerTry is how many steps a try takes of a tombstone before others of the environment, and the lease, have their turn.
 	stepsPerTry = 64
 	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
 	streamsAtOnce = 64
 	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written anew that hold something of them, which
-	// have hundreds of thousands of short streams.
+	// have hundreds of thousands of short streams. Tombstones that have fewer do it together.
 	purgedAtOnce = 1 << 16
 	// readAtOnce is how many of them are read at a time.
 	readAtOnce = 1000
@@ -37,28 +40,70 @@ type execution struct {
 	tenant j17.Tenant
 	row    *row
 	claim  *worker.Claim
+	// steps is how many were taken in this try.
+	steps int
 }
 
-// execute goes on with a tombstone. Each step can be repeated, and notes what it has done with it.
-func (s *Service) execute(ctx context.Context, c *worker.Claim) error {
+// executeAll goes on with tombstones of an environment. Each step can be repeated, and notes what it has done with it.
+func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []error {
+	// Each until only old bytes are left of what it erases.
+	all, errs, begun := make([]*execution, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
+	for i, c := range claims {
+		if s.o.Clock.Now().Sub(begun) > lease/2 {
+			errs[i] = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())}) // the lease is for the others
+			continue
+		}
+		if all[i], errs[i] = s.take(ctx, c); all[i] != nil {
+			errs[i] = all[i].goOn(ctx, purging)
+		}
+	}
+
+	// These go together.
+	var some []*execution
+	streams := uint64(0)
+	for i, x := range all {
+		if errs[i] == nil && x != nil && x.row.Phase == purging && x.row.Cursor == "" && streams+x.row.Streams <= uint64(s.purged) {
+			some, streams = append(some, x), streams+x.row.Streams
+		}
+	}
+	err := s.purgeTogether(ctx, some)
+
+	// And each to its end.
+	for i, x := range all {
+		if errs[i] != nil || x == nil {
+			continue
+		}
+		if errs[i] = err; err == nil || !slices.Contains(some, x) {
+			errs[i] = x.goOn(ctx, "")
+		}
+		if errs[i] == nil && x.row.Status != Completed {
+			errs[i] = s.o.Store.Write(ctx, x.tenant, []store.Side{x.claim.Replace(nil, s.o.Clock.Now())})
+		}
+	}
+	return errs
+}
+
+// take returns the execution that a claim is about, nil where there is nothing to be done any more.
+func (s *Service) take(ctx context.Context, c *worker.Claim) (*execution, error) {
 	r, err := s.load(ctx, c.Tenant, c.Key)
 	if j17.CodeOf(err) == j17.CodeNotFound || err == nil && r.Status != Executing {
-		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+		return nil, s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	x := &execution{s, c.Tenant, r, c}
-	for range stepsPerTry {
-		doing := r.Phase
+	return &execution{Service: s, tenant: c.Tenant, row: r, claim: c}, nil
+}
+
+// goOn takes steps, until the next one is that of a phase, it is completed, or others have their turn.
+func (x *execution) goOn(ctx context.Context, until phase) error {
+	for ; x.steps < stepsPerTry && x.row.Status != Completed && x.row.Phase != until; x.steps++ {
+		doing := x.row.Phase
 		if err := x.step(ctx); err != nil {
 			return fmt.Errorf("in the phase %s: %w", doing, err)
 		}
-		if r.Status == Completed {
-			return nil
-		}
 	}
-	return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())})
+	return nil
 }
 
 // errNoSpec tells that it is not known yet what the spec of the environment says.
@@ -189,19 +234,56 @@ func (x *execution) release(ctx context.Context) error {
 	return nil
 }
 
-// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
-func (x *execution) purgeSome(ctx context.Context) error {
-	r := x.row
-	var spaces, whole []store.Declared
-	for _, h := range x.o.Holders {
+// spaces returns where holders may have data of streams: under the streams' own keys, and in an order that does not tell streams apart.
+func (s *Service) spaces() (ofStreams, whole []store.Declared) {
+	for _, h := range s.o.Holders {
 		for _, d := range h.Spaces() {
 			if d.Whole {
 				whole = append(whole, d)
 			} else {
-				spaces = append(spaces, d)
+				ofStreams = append(ofStreams, d)
 			}
 		}
 	}
+	return ofStreams, whole
+}
+
+// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written anew as a whole, however few streams it is about.
+func (s *Service) purgeTogether(ctx context.Context, some []*execution) error {
+	if len(some) == 0 {
+		return nil
+	}
+	var keys []j17.Key
+	for _, x := range some {
+		for cursor, last := "", false; !last; {
+			more, err := x.entries(ctx, x.tenant, x.row.id, cursor, readAtOnce)
+			if err != nil {
+				return err
+			}
+			for _, e := range more {
+				keys = append(keys, e.key)
+				cursor = e.key.String()
+			}
+			last = len(more) < readAtOnce
+		}
+	}
+	ofStreams, whole := s.spaces()
+	if err := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil); err != nil {
+		return fmt.Errorf("in the phase %s: %w", purging, err)
+	}
+	for _, x := range some {
+		x.row.Done, x.row.Phase = x.row.Streams, certifying
+		if err := x.save(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
+func (x *execution) purgeSome(ctx context.Context) error {
+	r := x.row
+	spaces, whole := x.spaces()
 	var keys []j17.Key
 	cursor, last := r.Cursor, false
 	for !last && len(keys) < x.purged {

@@ -61,6 +61,8 @@ type holder struct {
 	mu     sync.Mutex
 	erased []erasure.Erased
 	fail   error
+	// refuse is a tombstone of which nothing is let go.
+	refuse string
 }
 
 func (h *holder) Spaces() []store.Declared {
@@ -70,6 +72,9 @@ func (h *holder) Spaces() []store.Declared {
 func (h *holder) Erase(_ context.Context, _ j17.Tenant, e erasure.Erased) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if e.TombstoneID == h.refuse {
+		return errors.New("not of this one")
+	}
 	h.erased = append(h.erased, e)
 	return h.fail
 }
