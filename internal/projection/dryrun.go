@@ -38,9 +38,9 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (w
 	made, _ := spec.CompileProjection(next.Definition, r.in.compiled)
 	before := r.in.all[next.Name]
 	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: deploy.FieldErrors(found)}
-	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}}
+	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing()}
 	defer s.letGo(ctx, r, trial.is)
-	err = trial.run(ctx, most)
+	err = trial.run(ctx, most, trial.pricing.share(1))
 	answer.Replay, answer.Price = trial.replay, trial.price
 	return answer, err
 }
@@ -99,15 +99,16 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 	// What becomes of their rows. What one does not use of its share goes to those after it.
 	left := min(most, deploy.MaxAggregates)
 	var tried []*definition
+	pricing := newPricing()
 	defer func() { s.letGo(ctx, next, tried...) }()
 	for i := range trials {
 		p := &trials[i]
 		if p.Change == string(spec.Removed) {
 			continue
 		}
-		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name]}
+		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name], pricing: pricing}
 		tried = append(tried, one.is)
-		if err := one.run(ctx, max(left/(len(trials)-i), 1)); err != nil {
+		if err := one.run(ctx, max(left/(len(trials)-i), 1), pricing.share(len(trials)-i)); err != nil {
 			return nil, err
 		}
 		left = max(left-one.replay.Aggregates, 0)
@@ -123,6 +124,8 @@ type trial struct {
 	was    *definition // nil for none
 	after  *reading
 	is     *definition
+	// pricing is what all that are tried together may make for their prices yet.
+	pricing *pricing
 
 	replay wire.Replay
 	price  wire.Price
@@ -131,11 +134,11 @@ type trial struct {
 	of, indexed map[j17.Key]uint64
 }
 
-// run makes up to so many rows and compares them.
-func (t *trial) run(ctx context.Context, most int) error {
+// run makes up to so many rows and compares them, and tells the price with what there is room for.
+func (t *trial) run(ctx context.Context, most int, room pricing) error {
 	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
 	t.of, t.indexed = map[j17.Key]uint64{}, map[j17.Key]uint64{}
-	if err := t.cost(ctx); err != nil {
+	if err := t.cost(ctx, room); err != nil {
 		return err
 	}
 	if !t.is.IsNamed() {
