@@ -12,7 +12,7 @@ import (
 type looking struct {
 	kinds *Kinds
 	m     store.Moment
-	// budget is for mostEntries. scanned counts what was looked at, in entries.
+	// budget is for mostEntries since the last mark. scanned counts what was looked at, in entries.
 	budget  *work.Budget
 	scanned int
 	// text and ends are memory for keys.
@@ -23,7 +23,19 @@ type looking struct {
 // look begins to look for an answer to a question in what a moment shows.
 func (k *Kinds) look(ctx context.Context, m store.Moment) looking {
 	k.s.counts.queries.Add(1)
-	return looking{kinds: k, m: m, budget: work.New(ctx, int64(k.s.most)*ofEntry)}
+	return looking{kinds: k, m: m, budget: work.New(ctx, k.budget())}
+}
+
+// budget is what a search may take up to its first mark, and from each mark to the next, in units of work.
+func (k *Kinds) budget() int64 { return int64(k.s.most) * ofEntry }
+
+// passOn yields a mark. Who goes on behind it has as much as a search that begins there, and so has to bound how many marks it takes.
+func (l *looking) passOn(m Mark, yield func(Found, error) bool) bool {
+	if !yield(Found{Mark: m}, nil) {
+		return false
+	}
+	l.budget.Renew(l.kinds.budget())
+	return true
 }
 
 // end counts what was looked at.

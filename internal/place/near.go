@@ -22,7 +22,7 @@ const (
 	ofScan = 8
 	// ofEntry is what an entry costs, in units of work: it is found, read and compared.
 	ofEntry = 8
-	// mostEntries is how many entries, and what costs as much, a search looks at before it is given up.
+	// mostEntries is how many entries, and what costs as much, a search looks at without a mark before it is given up.
 	mostEntries = 1 << 20
 	// manyLooks is how many times more is looked at before a mark is passed on where points were found: most often they are what comes next.
 	manyLooks = 16
@@ -117,7 +117,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 
 		// A cell: what was found is passed on before more is looked at, and a page that ends here has got on.
 		if next.group == nil {
-			if mark, due := q.due(next.near); due && !yield(Found{Mark: mark}, nil) {
+			if mark, due := q.due(next.near); due && !q.passOn(mark, yield) {
 				return false
 			}
 			if err := q.enter(next); err != nil {

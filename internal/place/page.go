@@ -35,7 +35,7 @@ type Ask struct {
 	Start string
 	// Bare leaves out the states.
 	Bare bool
-	// Longer is how many times a page goes on where much looking would end it.
+	// Longer is how many times a page goes on where much looking would end it, with as much to look at each time.
 	Longer int
 }
 
