@@ -53,10 +53,17 @@ func (c *changes) each(rows int) (n [allSpaces]int) {
 	return n
 }
 
-// grow makes room for more rows with so many writes each.
+// writeBytes is how large a write is by itself, on a machine of 64 bits.
+const writeBytes = 48
+
+// mostRoom is for how many more writes into one space room is made at most. In all spaces together they take as much memory as is too much
+// for one commit, without what stands in them.
+const mostRoom = maxBytes / writeBytes / allSpaces
+
+// grow makes room for more rows with so many writes each. Where rows are large there is less: what is gathered ends before all of them come.
 func (c *changes) grow(rows int, each [allSpaces]int) {
 	for in := range c.of {
-		c.of[in] = slices.Grow(c.of[in], rows*each[in])
+		c.of[in] = slices.Grow(c.of[in], min(rows*each[in], mostRoom))
 	}
 }
 

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -33,5 +34,28 @@ func TestMergedChanges(t *testing.T) {
 	}
 	if all.rows != 2 || all.entries != 1 || all.bytes != 33 || all.size != a.size+b.size {
 		t.Errorf("numbers: %d rows, %d entries, %d bytes, size %d", all.rows, all.entries, all.bytes, all.size)
+	}
+}
+
+// TestRoomForChangesIsBounded: behind rows with as many entries as a row may have, no more room is made for the next ones than for what one
+// commit takes. Where rows are small all of it is made at once.
+func TestRoomForChangesIsBounded(t *testing.T) {
+	c := &changes{slot: "s"}
+	c.grow(mostSlice, [allSpaces]int{inEntries: MaxRowEntries, inRows: 1, inSources: 100})
+	room := 0
+	for _, writes := range c.of {
+		room += cap(writes) * int(reflect.TypeFor[write]().Size())
+	}
+	if room > maxBytes*5/4 {
+		t.Errorf("%d MiB of room for at most %d MiB", room>>20, maxBytes>>20)
+	}
+	if n := cap(c.of[inRows]); n < mostSlice {
+		t.Errorf("room for %d rows, of %d", n, mostSlice)
+	}
+
+	c = &changes{slot: "s"}
+	c.grow(bulkSlice, [allSpaces]int{inEntries: 20, inRows: 1, inSources: 2})
+	if n := cap(c.of[inEntries]); n < 20*bulkSlice {
+		t.Errorf("room for %d entries, of %d", n, 20*bulkSlice)
 	}
 }
