@@ -26,6 +26,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 }
 
 func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	s.forgetParts(t, e.Keys)
 	k, fences, err := s.fenced(ctx, t)
 	if err != nil {
 		return err
@@ -136,6 +137,18 @@ func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot,
 type staying struct {
 	key j17.Key
 	at  map[string]uint64
+}
+
+// forgetParts lets go of what is known of one of some aggregates: all of its events are replaced. Where something is written to it over and over no
+// part was told as the last one.
+func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
+	found, ok := s.staying.Load(t)
+	if !ok {
+		return
+	}
+	if of, _ := found.(*staying); slices.Contains(keys, of.key) {
+		s.staying.CompareAndDelete(t, found)
+	}
 }
 
 // left returns the last place that the events have which are left, nil where none has one.

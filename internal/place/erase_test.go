@@ -210,6 +210,32 @@ func TestPlacesWhileEventsGoInParts(t *testing.T) {
 	}
 }
 
+// TestNothingIsKeptOfAnErasureInParts: what is known of an aggregate whose last part may have had others behind it is let go of when it is
+// erased, and not when another one is.
+func TestNothingIsKeptOfAnErasureInParts(t *testing.T) {
+	h := newHouse(t, shops)
+	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 1, Lng: 1}))
+	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 2, Lng: 1}))
+	erased := func(n int) bool {
+		t.Helper()
+		if err := h.places.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{{Type: "shop", ID: id(n)}}}); err != nil {
+			t.Fatal(err)
+		}
+		return !h.places.Remembers(enginetest.Tenant)
+	}
+	for to := uint64(1); to <= 2; to++ {
+		if r := h.replaceUpTo(1, to, to, false); r.Outcome != store.Committed {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if erased(2) {
+		t.Error("it is gone when another aggregate is erased")
+	}
+	if !erased(1) {
+		t.Error("it stays")
+	}
+}
+
 // TestPartingHoldsOnWhatItWasDecidedBy: what moves a shop, or throws the slots away, between the decision of where it is then and its commit lets this
 // be decided anew.
 func TestPartingHoldsOnWhatItWasDecidedBy(t *testing.T) {
