@@ -105,6 +105,10 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 	jsonFlag(cmd, &l.asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		// Test data in prod, where they would go without --env, are refused before anything is read or asked.
+		if err := l.fits(r); err != nil {
+			return err
+		}
 		content, done, err := l.open(args[0])
 		if err != nil {
 			return err
@@ -120,9 +124,6 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !l.history && o.about.environment == j17.Prod {
-			return usageError{errors.New("test data goes into staging and test only: name one of them, such as --env test. Events that have happened are stored with 'j17 data import'")}
-		}
 		if l.history && o.about.environment == j17.Prod && !l.yes && terminal(l.env.in) {
 			if err := l.env.confirm(cmd.Context(), false, fmt.Sprintf("Store the events of %s as history in %s? That cannot be taken back.", fileName(args[0]), o.where())); err != nil {
 				return err
@@ -132,6 +133,22 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		return l.send(cmd.Context(), o, path, args[0], content)
 	}
 	return cmd
+}
+
+// fits refuses test data for prod.
+func (l *load) fits(r *remote) error {
+	if l.history {
+		return nil
+	}
+	s, err := l.env.connection(r)
+	if err != nil {
+		return err
+	}
+	env, err := s.environment()
+	if err == nil && (env == "" || env == j17.Prod) {
+		err = usageError{errors.New("test data goes into staging and test only: name one of them, such as --env test. Events that have happened are stored with 'j17 data import'")}
+	}
+	return err
 }
 
 // eventFileNames completes a file of events.
