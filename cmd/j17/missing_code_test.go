@@ -13,7 +13,7 @@ func TestMissingCode(t *testing.T) {
 	p, specFile := started(t, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{},"handler":{"wasm":"n.wasm"}}}}}}`)
 	p.err.await(deployedText, 1)
 	said := p.err.String()
-	for env, flag := range map[string]string{"production": "", "staging": " --env staging", "test": " --env test"} {
+	for env, flag := range map[string]string{"production": " --env prod", "staging": " --env staging", "test": " --env test"} {
 		if !strings.Contains(said, `warning: there is no blob "n.wasm" in `+env+"\n") || !strings.Contains(said, "'j17 blobs put FILE n.wasm"+flag+"'") {
 			t.Errorf("nothing is said of %s:\n%s", env, said)
 		}
@@ -23,7 +23,7 @@ func TestMissingCode(t *testing.T) {
 	var errs strings.Builder
 	code := run(t.Context(), []string{"events", "post", "note/global", "was_written", "{}", "--actor", "user:global", "--env", "staging", "--data", filepath.Join(filepath.Dir(specFile), "data")},
 		func(string) string { return "" }, strings.NewReader(""), io.Discard, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), "\n  = hint: Upload it with 'j17 blobs put FILE n.wasm' (for staging and test with --env);") {
+	if code != exitFailure || !strings.Contains(errs.String(), "\n  = hint: Upload it to this environment with 'j17 blobs put FILE n.wasm --env ENVIRONMENT';") {
 		t.Errorf("exit code %d\n%s", code, errs.String())
 	}
 }

@@ -129,7 +129,7 @@ func notLoaded(code *spec.Code) *sandbox.Fault {
 	f := &sandbox.Fault{Kind: sandbox.Start, Detail: "the code is not loaded", Hint: "See what the server's log says of it, and deploy the spec again."}
 	if code.Runtime == spec.WASM {
 		f.Detail = fmt.Sprintf("the blob %s is missing in this environment, or it could not be loaded", j17.Printable(code.Artifact))
-		f.Hint = fmt.Sprintf("Upload it with 'j17 blobs put FILE %s' (for staging and test with --env); nothing has to be deployed again. Until then, trying again cannot help.", j17.Printable(code.Artifact))
+		f.Hint = fmt.Sprintf("Upload it to this environment with 'j17 blobs put FILE %s --env ENVIRONMENT'; nothing has to be deployed again. Until then, trying again cannot help.", j17.Printable(code.Artifact))
 	}
 	return f
 }

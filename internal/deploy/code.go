@@ -283,11 +283,8 @@ func (l *loader) find(ctx context.Context, b *binding) (blob.Blob, bool) {
 			return blob.Blob{}, false
 		}
 	}
-	flag := ""
-	if l.e.env != j17.Prod { // which commands are about without the flag
-		flag = " --env " + string(l.e.env)
-	}
-	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s%s', or POST /_admin/blobs", b.name, flag)
+	// Prod is named as well: a variable or the context may say that commands are about another environment.
+	d.Hintf("upload it first, to this environment: 'j17 blobs put FILE %s --env %s', or POST /_admin/blobs", b.name, l.e.env)
 	return blob.Blob{}, false
 }
 

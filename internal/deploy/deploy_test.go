@@ -369,7 +369,7 @@ func TestCustomCode(t *testing.T) {
 	const events = "/aggregate_types/note/events"
 	_, err := f.Deploy(t.Context(), f.request(coded))
 	wantCode(t, "nothing is uploaded", err, j17.CodeInvalidSpec)
-	const first = `There is no blob %q in production. Upload it first, to this environment: 'j17 blobs put FILE %[1]s', or POST /_admin/blobs.`
+	const first = `There is no blob %q in production. Upload it first, to this environment: 'j17 blobs put FILE %[1]s --env prod', or POST /_admin/blobs.`
 	if diff := cmp.Diff([]string{
 		events + "/a/handler/wasm: " + fmt.Sprintf(first, "a.wasm"),
 		events + "/b/handler/wasm/blob_name: " + fmt.Sprintf(first, "a.wasm"),
@@ -541,7 +541,7 @@ func TestContainers(t *testing.T) {
 func TestMissingBlobNamesTheEnvironment(t *testing.T) {
 	f := start(t)
 	for env, want := range map[j17.Environment]string{
-		j17.Prod:    "'j17 blobs put FILE a.wasm'",
+		j17.Prod:    "'j17 blobs put FILE a.wasm --env prod'",
 		j17.Staging: "'j17 blobs put FILE a.wasm --env staging'",
 		j17.Test:    "'j17 blobs put FILE a.wasm --env test'",
 	} {
