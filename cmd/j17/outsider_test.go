@@ -75,6 +75,14 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		}
 	}
 
+	// It says the same where python leaves assertions out.
+	for _, name := range []string{"export.ndjson", "changed.ndjson", "cut.ndjson", "empty"} {
+		out, err := command(t, python, "-O", examplePath("verify", "verify.py"), filepath.Join(dir, name), string(vkey)).CombinedOutput()
+		if string(out) != says[name] || (err == nil) != (name == "export.ndjson") {
+			t.Errorf("%s: optimized it says %v: %s", name, err, out)
+		}
+	}
+
 	// Called the wrong way it says what it is called with.
 	out, err := command(t, python, examplePath("verify", "verify.py")).CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || !strings.HasPrefix(string(out), "verify.py FILE VKEY [STREAMS]: ") {
