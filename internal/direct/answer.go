@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // smallAnswer is how much of an answer is put together in memory, and keptAnswer the room that is kept for the next one.
@@ -20,10 +21,20 @@ type answer struct {
 	// buffered is what there is of the body while the head has not been sent. head tells that it has, failed that something could not be.
 	buffered     []byte
 	head, failed bool
+	// late tells that a part of the request's body is missing.
+	late bool
 }
 
 // Header returns the header, as of http.ResponseWriter.
 func (w *answer) Header() http.Header { return w.header }
+
+// SetReadDeadline is for http.ResponseController: until when a body is waited for of which a part is missing. Others are there.
+func (w *answer) SetReadDeadline(at time.Time) error {
+	if !w.late {
+		return http.ErrNotSupported
+	}
+	return w.conn.SetReadDeadline(at)
+}
 
 // WriteHeader fixes the status, as of http.ResponseWriter. Provisional answers are left out.
 func (w *answer) WriteHeader(status int) {

@@ -231,7 +231,8 @@ func (f *Front) serve(n Conn) {
 	}
 }
 
-// receive waits for a request. Where there is none that is to be answered directly, it returns what was read instead.
+// receive waits for a request. Where there is none that is to be answered directly, it returns what was read instead. When the server ends it waits no
+// longer for a request whose head has come: whoever answers that waits for the rest of its body.
 func (c *connection) receive(idle time.Duration) (*request, []byte) {
 	if at := now(); c.readBy.Sub(at) < idle || c.readBy.Sub(at) > idle+idle/slack {
 		c.readBy = at.Add(idle + idle/slack)
@@ -241,6 +242,7 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 		return nil, nil
 	}
 	read := 0
+	var begun *request
 	for pieces := 1; ; pieces++ {
 		n, err := c.Read(c.in[read:])
 		if read += n; c.posted && n > 0 {
@@ -252,22 +254,36 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 			}
 		}
 		if err != nil {
-			return nil, c.in[:read]
+			return c.last(begun), c.in[:read]
 		}
 		p, more := parse(c.in[:read])
+		if begun = nil; p != nil && more && c.front.takes(p.method, p.path) {
+			begun = p
+		}
 		switch {
-		case p != nil && c.front.takes(p.method, p.path):
+		case p != nil && !more && c.front.takes(p.method, p.path):
 			return p, nil
-		case p != nil || !more || pieces == mostReads || read == len(c.in):
-			return nil, c.in[:read]
+		case !more || pieces == mostReads || read == len(c.in):
+			return c.last(begun), c.in[:read]
 		case pieces == 1:
 			c.readBy = now().Add(c.front.server.ReadHeaderTimeout)
 			_ = c.SetReadDeadline(c.readBy) // a connection that has ended says so when it is read
 			if c.front.ended() {
-				return nil, nil // who ends the server may have set a deadline before
+				return c.last(begun), nil // who ends the server may have set a deadline before
 			}
 		}
 	}
+}
+
+// last returns a request of which a part of the body is missing, to be answered all the same, where the server ends; else nil.
+func (c *connection) last(begun *request) *request {
+	if begun == nil || !c.front.ended() {
+		return nil
+	}
+	begun.rest.Conn, begun.rest.left = c.Conn, begun.missing
+	begun.rest.here.Reset(begun.body.text)
+	_ = c.SetReadDeadline(time.Time{}) // who answers it, or the end of the server, does not wait for ever
+	return begun
 }
 
 // afterBody returns what comes behind a body without the ends of lines that some clients send there, as net/http does.
@@ -284,7 +300,7 @@ func afterBody(b []byte) []byte {
 func (c *connection) answer(p *request) (again bool) {
 	c.writable()
 	w := &p.answer
-	*w = answer{conn: c, header: make(http.Header), buffered: c.body[:0]}
+	*w = answer{conn: c, header: make(http.Header), buffered: c.body[:0], late: p.missing > 0}
 	defer func() {
 		if thrown := recover(); thrown != nil {
 			again = false

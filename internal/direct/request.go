@@ -2,6 +2,8 @@ package direct
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -16,7 +18,36 @@ type request struct {
 	body               body
 	asHTTP             http.Request
 	answer             answer
+	// missing is how many bytes of the body have not come. They are read from a connection where rest is not nil.
+	missing int
+	rest    coming
 }
+
+// coming is a body of which a part is still to come: the server ends, and does not wait for it before it begins.
+type coming struct {
+	net.Conn
+
+	here strings.Reader
+	left int
+}
+
+// Read returns what is there first.
+func (b *coming) Read(p []byte) (int, error) {
+	if b.here.Len() > 0 {
+		return b.here.Read(p)
+	}
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	if b.left -= n; err == io.EOF && b.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Close does nothing: the connection is not the body's.
+func (*coming) Close() error { return nil }
 
 // body is what a request brings, in memory.
 type body struct {
@@ -38,13 +69,16 @@ func (p *request) http(like *http.Request) *http.Request {
 	*r = *like
 	r.Method, r.URL, r.RequestURI, r.Host, r.Header = p.method, &p.url, p.path, p.host, p.header
 	r.Body = http.NoBody
-	if n := p.body.Len(); n > 0 {
+	if n := p.body.Len(); p.missing > 0 {
+		r.Body, r.ContentLength = &p.rest, int64(n+p.missing)
+	} else if n > 0 {
 		r.Body, r.ContentLength = &p.body, int64(n)
 	}
 	return r
 }
 
-// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still come.
+// parse reads a request, nil where it is not one to be answered directly. more tells that the rest of it may still come: only of the body, where there
+// is a request.
 //
 // What it takes is a small part of what HTTP allows, and of that all servers agree what it means: GET without a body, or POST with a length; a
 // path of plain letters; one field a line, each only once, with plain text behind one space; a host. FuzzParse holds it against net/http.
@@ -113,13 +147,13 @@ func parse(b []byte) (p *request, more bool) {
 	// The body, and nothing behind it.
 	switch has := len(b) - bodyAt; {
 	case has < max(length, 0):
-		return nil, true
+		p.missing = length - has
 	case has > max(length, 0):
 		return nil, false
 	}
 	p.body.text = text[bodyAt:]
 	p.body.Reset(p.body.text)
-	return p, false
+	return p, p.missing > 0
 }
 
 // plainSoFar reports whether what there is of a head may become that of a request to be answered directly. Where it cannot, whoever has sent it may

@@ -3,6 +3,8 @@ package direct_test
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -201,5 +203,77 @@ func TestHalfARequestIsNotWaitedFor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestABodyIsWaitedForAtTheEnd ends a server when a request has come but for a part of its body: whoever answers it has the rest when it comes, and
+// decides how long to wait for it. Its connection ends with the answer.
+func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
+	t.Parallel()
+	const patience = 5 * time.Second
+	text := posted("0123456789")
+	for _, when := range []string{"at the same moment", "later"} {
+		for rest, want := range map[string]string{"56789": "200 OK 0123456789 <nil>", "": "200 OK 01234 i/o timeout", "gone": "unexpected EOF"} {
+			t.Run(when+" "+rest, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var clk clock.System
+					server := &http.Server{
+						ReadHeaderTimeout: time.Minute, IdleTimeout: time.Hour, WriteTimeout: time.Minute,
+						BaseContext: func(net.Listener) context.Context { return t.Context() },
+						ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+						ConnState:   func(net.Conn, http.ConnState) {},
+						Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							_ = http.NewResponseController(w).SetReadDeadline(clk.Now().Add(patience))
+							body, err := io.ReadAll(r.Body)
+							_, _ = fmt.Fprintf(w, "%s %v", body, err)
+							if r.ContentLength != 10 {
+								t.Errorf("the length is %d", r.ContentLength)
+							}
+						}),
+					}
+					l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+					front := direct.Before(l, server, func(string, string) bool { return true })
+					here, there := net.Pipe()
+					there = &halting{&conn{Conn: there}, func() {
+						if when == "at the same moment" {
+							_ = front.Close()
+						}
+					}}
+					l.next <- there
+					if _, err := here.Write([]byte(strings.TrimSuffix(text, "56789"))); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					_ = front.Close()
+					switch rest {
+					case "":
+					case "gone":
+						_ = here.Close()
+					default:
+						if _, err := here.Write([]byte(rest)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if rest == "gone" {
+						if err := front.Shutdown(t.Context()); err != nil {
+							t.Error(err)
+						}
+						return
+					}
+					c := &client{here, bufio.NewReader(here)}
+					r, err := http.ReadResponse(c.in, &http.Request{Method: http.MethodPost})
+					if err != nil {
+						t.Fatal(err)
+					}
+					body, err := io.ReadAll(r.Body)
+					if got := r.Status + " " + string(body); !strings.Contains(got, strings.TrimSuffix(want, "i/o timeout")) || err != nil || !r.Close {
+						t.Errorf("%s, %v, it ends %t, want %s", got, err, r.Close, want)
+					}
+					if err := front.Shutdown(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
 	}
 }
