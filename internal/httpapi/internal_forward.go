@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -90,10 +92,15 @@ func (c *call) forwarded(w http.ResponseWriter, path string, handle func(*call, 
 	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
 	defer cancel()
 	proxy.ServeHTTP(w, c.request.WithContext(ctx))
-	if failed != nil {
+	operation, _ := errors.AsType[*net.OpError](failed)
+	switch {
+	case failed == nil:
+		return nil
+	case operation != nil && operation.Op == "dial", c.request.Method == http.MethodGet, c.request.Method == http.MethodHead:
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
+	default:
+		return j17.Errorf(j17.CodeOutcomeUnknown, "The worker %s, which has the instance, has gone before it answered: whether it has done what was asked is not known. Look before you try again.", n.Name).Because(failed)
 	}
-	return nil
 }
 
 // reach asks a worker whether it answers at all, so that a request that may take long need not find out.

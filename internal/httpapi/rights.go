@@ -86,7 +86,7 @@ func (c *call) needRight(instance string, right control.Right) error {
 	if c.may(instance, right) {
 		return nil
 	}
-	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which your role does not give you. Ask a platform admin for it.", right)
+	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which you do not have there. Ask a platform admin for it.", right)
 }
 
 func errNoInstance() error {

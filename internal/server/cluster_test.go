@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -384,6 +385,27 @@ func TestAWorkerThatHangs(t *testing.T) {
 	}
 	if got := head.send(t, "GET", ctl, "/api/instances/"+id, token, "").want(t, "the instance", 200); !strings.Contains(got.text, `"usage":null`) {
 		t.Errorf("its usage: %s", got.text)
+	}
+}
+
+// TestAWorkerThatGoes checks what the headnode says where a worker ends before it has answered: of what changes something, that this may have been done.
+func TestAWorkerThatGoes(t *testing.T) {
+	head := headnode(t)
+	const ctl = "control.example.test"
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	worker := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/livez" {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer worker.Close()
+	poll := `{"node":{"name":"brief","identity":"0123456789abcdef0123456789abcdef","public_url":"http://127.0.0.1:1","internal_url":"` + worker.URL + `","version":"test"},"writable":true,"position":"","at_once":true}`
+	request(t, "POST", head.internal()+"/internal/control/changes", "", poll, map[string]string{"X-Node-Secret": nodeSecret}).want(t, "a node that polls", 200)
+	id := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201).text1(t, "id")
+	for method, code := range map[string]string{"GET": "unavailable", "POST": "outcome_unknown"} {
+		if got := head.send(t, method, ctl, "/api/instances/"+id+"/ops/prod/root-checkpoints", token, "").want(t, method, 503).text1(t, "code"); got != code {
+			t.Errorf("%s: %s, want %s", method, got, code)
+		}
 	}
 }
 

@@ -96,8 +96,11 @@ func (o *ServeOptions) Check() []error {
 	c.publicTLS(o)
 	c.operator(o)
 	c.nodes(o)
-	if o.KeyRate < 0 || o.AddressRate < 0 {
-		c.add("a rate limit cannot be negative; 0 means none")
+	if o.KeyRate < 0 {
+		c.add("rate-limit-per-key: %d is negative; 0 means no limit", o.KeyRate)
+	}
+	if o.AddressRate < 0 {
+		c.add("rate-limit-per-ip: %d is negative; 0 means no limit", o.AddressRate)
 	}
 	c.limits(&o.Options)
 	c.containers(&o.Options)
@@ -210,6 +213,10 @@ func (c *checks) addresses(o *ServeOptions) {
 		_, port, err := net.SplitHostPort(a.value)
 		if err != nil {
 			c.add("%s: %q must be an address and a port, such as 127.0.0.1:17000 or :443", a.name, a.value)
+			continue
+		}
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			c.add("%s: %q has no port from 0 to 65535 behind the colon", a.name, a.value)
 			continue
 		}
 		if other, ok := taken[a.value]; ok && port != "0" {
