@@ -103,11 +103,10 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 		if v.Err != nil && !Lasting(v.Err) {
 			return false, v.Err
 		}
-		passes, err := p.passes(v, steps)
-		if err != nil {
+		if v, err = g.filtered(p, v, steps); err != nil {
 			return false, err
 		}
-		if !passes {
+		if v == nil {
 			continue
 		}
 		g.bytes += len(v.Data)
@@ -137,24 +136,41 @@ func fieldSteps(p *plan) ([][]value.Step, error) {
 	return steps, nil
 }
 
-// passes reports whether a row meets the equalities of the plan. All fields of one that cannot be computed are null.
-func (p *plan) passes(v *Value, steps [][]value.Step) (bool, error) {
+// filtered returns a row as the equalities of the plan let it through, nil where they do not. All fields of one that cannot be computed are null to them, and
+// so are those of one that has more entries than a row may have, which has an error in the place of its data then, as where an index finds it.
+func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error) {
 	if len(p.equal) == 0 {
-		return true, nil
+		return v, nil
 	}
 	var data value.Value
 	if v.Err == nil {
 		var err error
 		if data, err = value.ParseStored(string(v.Data)); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
+
+	// Counting entries takes longer than comparing, and only where nulls are asked for can it let a row through.
+	passes := p.holds(data, steps)
+	if v.Err == nil && (passes || p.asksNulls()) {
+		if tooMany := overfull(g.d, data); tooMany != nil {
+			v, passes = v.failed(tooMany), p.asksNulls()
+		}
+	}
+	if !passes {
+		return nil, nil //nolint:nilnil // it is documented
+	}
+	return v, nil
+}
+
+// holds reports whether the data of a row meet the equalities of the plan, to whose fields steps lead.
+func (p *plan) holds(data value.Value, steps [][]value.Step) bool {
 	for i, c := range p.equal {
 		if !c.holds(data.At(steps[i])) {
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 // textOfMark writes where a row stands around a point.
