@@ -73,8 +73,10 @@ func TestPlans(t *testing.T) {
 		{"team=red&points.in=1,2&order=-points", "2 team next points backward"},
 		{"order=points", "1"},
 		{"order=-points", "1 backward"},
-		{"points=5&order=points", "1 points"},
-		{"points=5&order=-points", "1 points backward"},
+		{"points=five&order=points", "1 points"},
+		{"points=five&order=-points", "1 points backward"},
+		{"points=5&order=points", "1 next points"},
+		{"points=5&order=-points", "1 next points backward"},
 		{"team=red&points=5&order=team", "2 team points"},
 		{"team=red&points.gt=5&order=-team", "2 team next points backward"},
 		{"order=team", "2"},
@@ -345,7 +347,7 @@ func TestListsAreToldApart(t *testing.T) {
 	if p.identity(before) == p.identity(after) {
 		t.Error("lists by an index that has other values now are one list")
 	}
-	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a=1", "a=1&order=a"}, {"a.in=2,1,1", "a.in=1,2"}} {
+	for _, pair := range [][2]string{{"a=1&b=2", "b=2&a=1"}, {"a=x", "a=x&order=a"}, {"a=1&order=a", "a.in=1&order=a"}, {"a.in=2,1,1", "a.in=1,2"}} {
 		if !same(pair[0], pair[1]) {
 			t.Errorf("%q are two lists", pair)
 		}

@@ -168,20 +168,21 @@ func (m *ticketModel) stands(id, field string) []value.Value {
 // modelFilter is a filter as a client writes it.
 type modelFilter struct{ field, op, text string }
 
+// readings are the values that a text in a filter stands for.
+func readings(text string) []value.Value {
+	switch parsed, err := value.ParseString(text); {
+	case err != nil || modelRank(parsed) == 5:
+		return []value.Value{value.StringValue(text)}
+	case parsed.Kind() == value.String:
+		return []value.Value{parsed}
+	default:
+		return []value.Value{value.StringValue(text), parsed}
+	}
+}
+
 // passes says whether a value passes a filter.
 func (f *modelFilter) passes(v value.Value) bool {
-	operand := func(text string) []value.Value {
-		all := []value.Value{value.StringValue(text)}
-		switch parsed, err := value.ParseString(text); {
-		case err != nil || modelRank(parsed) == 5:
-		case parsed.Kind() == value.String:
-			all = []value.Value{parsed}
-		default:
-			all = append(all, parsed)
-		}
-		return all
-	}
-	of := operand(f.text)
+	of := readings(f.text)
 	last := of[len(of)-1]
 	same := modelRank(v) == modelRank(last) || v.Kind() == value.Bool && last.Kind() == value.Bool
 	equals := func(w value.Value) bool { return modelRank(v) < 5 && modelCompare(v, w) == 0 }
@@ -189,7 +190,7 @@ func (f *modelFilter) passes(v value.Value) bool {
 	case "":
 		return slices.ContainsFunc(of, equals)
 	case ".in":
-		return slices.ContainsFunc(strings.Split(f.text, ","), func(text string) bool { return slices.ContainsFunc(operand(text), equals) })
+		return slices.ContainsFunc(strings.Split(f.text, ","), func(text string) bool { return slices.ContainsFunc(readings(text), equals) })
 	case ".prefix":
 		return v.Kind() == value.String && strings.HasPrefix(v.Str(), f.text)
 	case ".gt":
@@ -209,7 +210,7 @@ type modelQuery struct {
 	next     []modelFilter // of one field
 	order    string
 	backward bool
-	// same is an order by a field that all rows share, which orders nothing.
+	// same is an order by a field in which all rows have the one value that is asked for, which orders nothing.
 	same  string
 	index []string
 }
@@ -247,9 +248,19 @@ func someQuery(rt *rapid.T) modelQuery {
 			q.backward = rapid.Bool().Draw(rt, "backward")
 		}
 	}
-	if q.order == "" && k > 0 && rapid.Bool().Draw(rt, "by what is equal") {
-		q.same = rapid.SampledFrom(x[:k]).Draw(rt, "of the equal ones")
-		q.backward = rapid.Bool().Draw(rt, "backward")
+	switch {
+	case q.order != "" || k == 0 || !rapid.Bool().Draw(rt, "by what is equal"):
+	default:
+		by := q.equal[rapid.IntRange(0, k-1).Draw(rt, "of the equal ones")]
+		if len(readings(by.text)) == 1 {
+			q.same = by.field
+			q.backward = rapid.Bool().Draw(rt, "backward")
+		} else if len(q.next) == 0 && by == q.equal[k-1] {
+			// Of several readings it is a list of values, which takes an index where its field comes behind those of the equal ones.
+			k--
+			q.equal, q.next, q.order = q.equal[:k], []modelFilter{by}, by.field
+			q.backward = rapid.Bool().Draw(rt, "backward")
+		}
 	}
 
 	// The shortest index that serves, then the first.

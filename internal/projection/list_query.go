@@ -105,9 +105,14 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 		}
 	}
 
-	// What all rows share orders nothing.
+	// What all rows share orders nothing. Where an equal value has several readings, such as 5 and "5", rows come in the order of these, as those of a
+	// list of values do.
 	if c := byField[q.order]; c != nil && c.op == equal {
-		q.order = ""
+		if len(c.values) == 1 {
+			q.order = ""
+		} else {
+			c.op = among
+		}
 	}
 	for _, field := range slices.Sorted(maps.Keys(byField)) {
 		q.conditions = append(q.conditions, *byField[field])
