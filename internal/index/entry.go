@@ -9,6 +9,7 @@ import (
 
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // The kinds of values in entries, in their order. After numbers and texts comes an end.
@@ -115,14 +116,77 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 	return entries, true
 }
 
-// distinct returns values that stand in different places of an index.
+// Measure returns how many entries Entries gives for values, and how many bytes they have together, without making them: it looks at each element
+// once. It is charged to b. It reports false where Entries gives none, and where b is used up.
+func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool) {
+	// Of each value: how many choices it has, and the bytes of all of them, as they stand in entries and uncut.
+	type field struct{ all, allBytes, allWhole, short, shortWhole int }
+	fields := make([]field, len(values))
+	room := roomOf(len(values))
+	var buf []byte
+	entries = 1
+	for i, v := range values {
+		if !b.Spend(ofElement*max(v.Len(), 1)) || !b.SpendBytes(ofByte*v.Size()) {
+			return 0, 0, false
+		}
+		choices := []value.Value{v}
+		if elems := v.Elems(); v.Kind() == value.Array && len(elems) > 0 {
+			choices = distinct(elems)
+		}
+		f := &fields[i]
+		if f.all = len(choices); entries*f.all > MaxRowEntries {
+			return 0, 0, false
+		}
+		entries *= f.all
+		for _, v := range choices {
+			var short bool
+			buf, short = appendValue(buf[:0], v, room)
+			f.allBytes += len(buf)
+			if !short {
+				buf, _ = appendValue(buf[:0], v, maxWhole)
+				f.allWhole += len(buf)
+				continue
+			}
+			f.short++
+			f.allWhole += len(buf)
+			f.shortWhole += len(buf)
+		}
+	}
+
+	// Each choice stands in as many entries as the others make combinations, and before all of them is the number of the index. An entry has its values
+	// uncut too, unless all of them are short.
+	short := 1
+	for i := range fields {
+		short *= fields[i].short
+	}
+	bytes = entries + entries - short
+	for i := range fields {
+		f := &fields[i]
+		bytes += (f.allBytes + f.allWhole) * (entries / f.all)
+		if short > 0 {
+			bytes -= f.shortWhole * (short / f.short)
+		}
+	}
+	return entries, bytes, bytes <= MaxRowBytes
+}
+
+// What Measure costs, in units of work: for each element and, in the time that it takes to read one, for each byte.
+const (
+	ofElement = 8
+	ofByte    = 4
+)
+
+// distinct returns values that stand in different places of an index, or as many of them as are too many for one row.
 func distinct(values []value.Value) []value.Value {
 	if len(values) == 1 {
 		return values
 	}
-	seen := make(map[string]bool, len(values))
-	some := make([]value.Value, 0, len(values))
+	seen := make(map[string]bool, min(len(values), MaxRowEntries))
+	some := make([]value.Value, 0, min(len(values), MaxRowEntries+1))
 	for _, v := range values {
+		if len(some) > MaxRowEntries {
+			break
+		}
 		text, _ := appendValue(nil, v, roomOf(MaxFields))
 		if !seen[string(text)] {
 			seen[string(text)] = true

@@ -13,6 +13,7 @@ import (
 
 	"j17/internal/store"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // scalars draws values that are close to each other in an index.
@@ -286,4 +287,30 @@ func TestRecords(t *testing.T) {
 		// Whatever it is, it is refused or read, and does not panic or take much room.
 		_, _ = parseRecord(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 	})
+}
+
+// TestMeasureAgreesWithEntries: how many entries there are, and how many bytes, is what they are when they are made.
+func TestMeasureAgreesWithEntries(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		values := make([]value.Value, rapid.IntRange(1, MaxFields).Draw(t, "fields"))
+		for i := range values {
+			values[i] = scalars().Draw(t, "value")
+			if rapid.Bool().Draw(t, "array") {
+				values[i] = value.ArrayValue(rapid.SliceOfN(scalars(), 0, rapid.SampledFrom([]int{3, 30, 200}).Draw(t, "most")).Draw(t, "elements")...)
+			}
+		}
+		entries, ok := Entries(1, values...)
+		size := 0
+		for _, e := range entries {
+			size += e.Size()
+		}
+		n, bytes, measured := Measure(work.Counted(work.Replay), values...)
+		if measured != ok || ok && (n != len(entries) || bytes != size) {
+			t.Fatalf("%d entries of %d bytes, %t; measured %d of %d, %t", len(entries), size, ok, n, bytes, measured)
+		}
+	})
+	if _, _, ok := Measure(work.Counted(10), value.ArrayValue(value.NullValue(), value.NullValue())); ok {
+		t.Error("a budget that is used up is passed over")
+	}
 }

@@ -256,7 +256,8 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 	if err != nil {
 		return false, err
 	}
-	for i, v := range values {
+	for i, computed := 0, g.work; i < len(values); i++ {
+		v := values[i]
 		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
 			*after = some[i].place // it came after the position
 			continue
@@ -265,6 +266,9 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 			return false, v.Err
 		}
 		if some[i].nulls && v.Err == nil {
+			if len(l.Rows) > 0 && g.work-computed >= maxListWork {
+				return true, nil
+			}
 			if v, err = g.fitting(v); err != nil {
 				return false, err
 			}

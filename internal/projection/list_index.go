@@ -114,29 +114,12 @@ func (e *evaluation) entries(r *row) ([]index.Entry, error) {
 	}
 	e.b.Renew(work.Replay)
 	e.env.SetDocument(e.document(r))
-	return entriesUnder(e.d, func(f *spec.Field) (value.Value, error) { return f.Value(e.env, MaxData) })
-}
-
-// overfull is the error of a row with some data that has more entries than a row may have, nil for any other one.
-func overfull(d *definition, data value.Value) error {
-	_, err := entriesUnder(d, func(f *spec.Field) (value.Value, error) {
-		path, err := jsonpath.ParseState(f.Name)
-		if err != nil {
-			return value.Value{}, err // it was one when the projection was deployed
-		}
-		return data.At(path.Steps), nil
-	})
-	return err
-}
-
-// entriesUnder returns the entries of a row in all indexes, by the values that it has in their fields.
-func entriesUnder(d *definition, valueOf func(*spec.Field) (value.Value, error)) ([]index.Entry, error) {
 	entries, size := []index.Entry{index.NewEntry(allRows)}, 0
-	for place := range d.Indexes {
-		x := &d.Indexes[place]
+	for place := range e.d.Indexes {
+		x := &e.d.Indexes[place]
 		values := make([]value.Value, len(x.Fields))
 		for i := range x.Fields {
-			v, err := valueOf(&x.Fields[i])
+			v, err := x.Fields[i].Value(e.env, MaxData)
 			if err != nil {
 				return nil, err
 			}
@@ -146,16 +129,50 @@ func entriesUnder(d *definition, valueOf func(*spec.Field) (value.Value, error))
 		for i := range some {
 			size += some[i].Size()
 		}
-		if !ok || len(entries)-1+len(some) > index.MaxRowEntries || size > index.MaxRowBytes {
-			return nil, tooManyEntries("the indexes up to " + string(declaredIndex(fieldNames(x), x.Words)))
+		if entries = append(entries, some...); !ok || beyondLimits(len(entries)-1, size) {
+			return nil, tooManyEntries(x)
 		}
-		entries = append(entries, some...)
 	}
 	return entries, nil
 }
 
-// tooManyEntries is the error of a row that has more entries than a row may have.
-func tooManyEntries(in string) error {
+// overfull is the error of a row with some data that has more entries than a row may have, nil for any other one.
+func overfull(d *definition, data value.Value) error {
+	return overfullWithin(work.Counted(maxListWork), d, data)
+}
+
+// overfullWithin is overfull, charged to a budget, whose error it returns where it is used up before that is known. Entries are counted and not made.
+func overfullWithin(b *work.Budget, d *definition, data value.Value) error {
+	entries, size := 0, 0
+	for place := range d.Indexes {
+		x := &d.Indexes[place]
+		values := make([]value.Value, len(x.Fields))
+		for i := range x.Fields {
+			path, err := jsonpath.ParseState(x.Fields[i].Name)
+			if err != nil {
+				return err // it was one when the projection was deployed
+			}
+			values[i] = data.At(path.Steps)
+		}
+		n, bytes, ok := sizeOf(b, x, numberOf(place), values)
+		if b.Err() != nil {
+			return b.Err()
+		}
+		if entries, size = entries+n, size+bytes; !ok || beyondLimits(entries, size) {
+			return tooManyEntries(x)
+		}
+	}
+	return nil
+}
+
+// beyondLimits reports whether a row may not have so many entries, of so many bytes together.
+func beyondLimits(entries, size int) bool {
+	return entries > index.MaxRowEntries || size > index.MaxRowBytes
+}
+
+// tooManyEntries is the error of a row that has more entries than a row may have, in an index and those before it.
+func tooManyEntries(x *spec.Index) error {
+	in := "the indexes up to " + string(declaredIndex(fieldNames(x), x.Words))
 	return j17.Errorf(j17.CodeProjectionLimit, "The row has more than 10,000 entries in %s, or 1 MiB of them, so that lists find it as if all of its fields were null. Keep its arrays and texts smaller, or index other fields.", in)
 }
 
@@ -164,9 +181,34 @@ func entriesOf(x *spec.Index, number int, values []value.Value) ([]index.Entry, 
 	if !x.Words {
 		return index.Entries(number, values...)
 	}
-	texts := []value.Value{values[0]}
-	if values[0].Kind() == value.Array {
-		texts = values[0].Elems()
+	return index.Words(number, textIn(values[0]))
+}
+
+// sizeOf returns how many entries entriesOf gives, and how many bytes they have together, charged to a budget. It reports false where there are none, and
+// where that is used up.
+func sizeOf(b *work.Budget, x *spec.Index, number int, values []value.Value) (entries, size int, ok bool) {
+	if !x.Words {
+		return index.Measure(b, values...)
+	}
+	text := textIn(values[0])
+	if !b.Spend(dividing*len(text)) || !b.SpendBytes(values[0].Size()) {
+		return 0, 0, false
+	}
+	some, ok := index.Words(number, text)
+	for i := range some {
+		size += some[i].Size()
+	}
+	return len(some), size, ok
+}
+
+// dividing is what it costs to divide a text into words, in units of work a byte.
+const dividing = 4
+
+// textIn is the text that a field has words of: its own, or those of its elements in lines.
+func textIn(field value.Value) string {
+	texts := []value.Value{field}
+	if field.Kind() == value.Array {
+		texts = field.Elems()
 	}
 	var all []string
 	for _, v := range texts {
@@ -174,7 +216,7 @@ func entriesOf(x *spec.Index, number int, values []value.Value) ([]index.Entry, 
 			all = append(all, v.Str())
 		}
 	}
-	return index.Words(number, strings.Join(all, "\n"))
+	return strings.Join(all, "\n")
 }
 
 // nullEntries are the entries of a row that cannot be computed.

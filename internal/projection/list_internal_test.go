@@ -1,6 +1,8 @@
 package projection
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"j17"
 	"j17/internal/spec"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // indexesOf reads indexes: fields with blanks between them, "words:" before the field of an index of words.
@@ -387,4 +390,23 @@ func FuzzLists(f *testing.F) {
 			t.Errorf("%d conditions of %d", len(of), len(p.query.conditions))
 		}
 	})
+}
+
+// TestTellingOverfullRowsIsCounted: to find out whether a row has more entries than it may have is what a page takes work for, and ends with its caller.
+func TestTellingOverfullRowsIsCounted(t *testing.T) {
+	t.Parallel()
+	numbers := strings.Repeat("1,", 99_999) + "1"
+	v := &Value{Data: []byte(`{"a":[` + numbers + `]}`)}
+	ctx, leave := context.WithCancel(t.Context())
+	g := &page{d: &definition{Projection: ticketsWith(t, indexesOf("a", "words:a"))}, budget: work.New(ctx, maxWork)}
+	if same, err := g.fitting(v); err != nil || same != v {
+		t.Errorf("%v, %v", same, err)
+	}
+	if least := int64(100_000); g.work < least {
+		t.Errorf("%d units are counted for %d elements", g.work, least)
+	}
+	leave()
+	if _, err := g.fitting(v); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }

@@ -89,14 +89,39 @@ func (p *plan) asksNulls() bool {
 // fitting returns a row that was found where all fields of its index are null, with an error in the place of its data where that is since it has more
 // entries than a row may have.
 func (g *page) fitting(v *Value) (*Value, error) {
-	data, err := value.ParseStored(string(v.Data))
+	data, err := g.parsed(v)
 	if err != nil {
 		return nil, err
 	}
-	if err := overfull(g.d, data); err != nil {
+	return g.unlessOverfull(v, data)
+}
+
+// parsing is what it costs to parse a byte of the data of a row, in the time that it takes to read one.
+const parsing = 8
+
+// parsed returns the data of a row, as what the page takes work for.
+func (g *page) parsed(v *Value) (value.Value, error) {
+	g.budget.Renew(maxListWork)
+	defer func() { g.work += g.budget.Spent() }()
+	if !g.budget.SpendBytes(parsing * len(v.Data)) {
+		return value.Value{}, g.budget.Err()
+	}
+	return value.ParseStored(string(v.Data))
+}
+
+// unlessOverfull returns a row with its data or, where it has more entries than a row may have, with an error in the place of that. To find out is what the
+// page takes work for; a row for which that is too much has the error of that.
+func (g *page) unlessOverfull(v *Value, data value.Value) (*Value, error) {
+	g.budget.Renew(maxListWork)
+	err := overfullWithin(g.budget, g.d, data)
+	g.work += g.budget.Spent()
+	switch {
+	case err == nil:
+		return v, nil
+	case Lasting(err):
 		return v.failed(err), nil
 	}
-	return v, nil
+	return nil, err
 }
 
 // failed returns the value as one that could not be computed.

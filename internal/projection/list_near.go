@@ -145,7 +145,7 @@ func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error)
 	var data value.Value
 	if v.Err == nil {
 		var err error
-		if data, err = value.ParseStored(string(v.Data)); err != nil {
+		if data, err = g.parsed(v); err != nil {
 			return nil, err
 		}
 	}
@@ -153,8 +153,12 @@ func (g *page) filtered(p *plan, v *Value, steps [][]value.Step) (*Value, error)
 	// Counting entries takes longer than comparing, and only where nulls are asked for can it let a row through.
 	passes := p.holds(data, steps)
 	if v.Err == nil && (passes || p.asksNulls()) {
-		if tooMany := overfull(g.d, data); tooMany != nil {
-			v, passes = v.failed(tooMany), p.asksNulls()
+		var err error
+		if v, err = g.unlessOverfull(v, data); err != nil {
+			return nil, err
+		}
+		if v.Err != nil {
+			passes = p.asksNulls()
 		}
 	}
 	if !passes {
