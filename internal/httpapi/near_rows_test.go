@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,6 +52,47 @@ func TestOverfullRowsAroundAPoint(t *testing.T) {
 		}
 		if strings.Join(ids, " ") != strings.Join(want, " ") {
 			t.Errorf("%s: %q, not %q: %.200s", filter, ids, want, got.body)
+		}
+	}
+}
+
+// TestPagesAroundAPointReadAsMuchAsOthers: a page around a point ends where the aggregates are read that may be for one, also those of rows that filters
+// leave out, and the next one goes on.
+func TestPagesAroundAPointReadAsMuchAsOthers(t *testing.T) {
+	const shops, sources, most = 60, 1000, 50_000
+	f := newRows(t, `{
+		"agent_types": ["user"],
+		"aggregate_types": {
+			"shop": {"events": {"was_opened": {"schema": {}, "handler": [{"set": {"target": "", "value": "$.data"}}], "geo": {"type": "point", "path": "$.data.at"}}}},
+			"item": {"events": {"was_made": {"schema": {}, "handler": []}}}},
+		"projections": {"shops": {"for_each": "shop", "sources": {"shop": "$key", "items": {"type": "item", "id": "$.shop.items", "mode": "array"}},
+			"select": {"title": "$.shop.title", "items": "$.items"}, "index": ["title"]}}
+	}`)
+	var items []string
+	for n := range sources {
+		items = append(items, fmt.Sprintf(`"0b6e9d4e-6f0a-4f3c-8c53-%012d"`, n))
+	}
+	for n := range shops {
+		f.post(t, "shop", n, "was_opened", `{"at":{"lat":50,"lng":10},"items":[`+strings.Join(items, ",")+`]}`)
+	}
+	for filter, all := range map[string]int{"": shops, "&title=null": shops, "&title=x": 0} {
+		rows, pages := 0, 0
+		for start := ""; pages == 0 || start != "<nil>"; pages++ {
+			if pages > 0 {
+				start = "&start=" + start
+			}
+			got := f.do(t, "GET", "/_projections/shops?near=50,10&radius=1000&count=1000"+filter+start, "")
+			start = got.member(t, "next")
+			n := strings.Count(got.body, `{"id":`)
+			if rows += n; n*(sources+1) > most {
+				t.Errorf("%s: a page has %d rows of %d aggregates each", filter, n, sources+1)
+			}
+			if pages > shops {
+				t.Fatalf("%s: no end: %.200s", filter, got.body)
+			}
+		}
+		if want := shops*(sources+1)/most + 1; rows != all || pages != want {
+			t.Errorf("%s: %d rows on %d pages, not %d", filter, rows, pages, want)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type List struct {
 	Position j17.StreamID
 	// Types are the aggregate types that rows are made of.
 	Types []string
-	// last is where the last row stands around a point.
+	// last is where the aggregate stands that was looked at last around a point.
 	last string
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// nearStep is how many aggregates around a point are looked at together, maxNear how many for a page.
+	// nearStep is how many aggregates around a point are looked at together at most, maxNear how many for a page.
 	nearStep = 64
 	maxNear  = 5000
 )
@@ -60,9 +60,9 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 		return nil, err
 	}
 
-	// A few at a time are computed and looked at.
+	// A few at a time are computed and looked at, fewer where they are large.
 	l := &List{Position: r.m.At(), Types: d.Types()}
-	looked, batch := 0, make([]place.Found, 0, nearStep)
+	looked, step, batch := 0, firstRows, make([]place.Found, 0, nearStep)
 	for found, err := range kinds.Nearby(ctx, sm, query) {
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 		if found.ID != "" {
 			batch = append(batch, found)
 		}
-		if looked++; len(batch) < nearStep && found.ID != "" {
+		if looked++; len(batch) < step && found.ID != "" {
 			continue
 		}
 		full, err := g.addNear(ctx, l, &p, steps, batch)
@@ -81,12 +81,14 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 			l.Next, l.Early = cursorTo(g.list, textOfMark(found.Mark)), true
 			return l, nil
 		}
+		step = min(nearStep, g.nextStep(looked))
 	}
 	_, err = g.addNear(ctx, l, &p, steps, batch)
 	return l, err
 }
 
-// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, and there is more.
+// addNear adds those of a batch to the page that the filters let through. It reports true where the page is full, or as much was looked at as may be for
+// one, and there is more.
 func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.Step, batch []place.Found) (full bool, err error) {
 	ids := make([]string, len(batch))
 	for i := range batch {
@@ -96,26 +98,33 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 	if err != nil {
 		return false, err
 	}
-	for i, v := range values {
+	for i, computed := 0, g.work; i < len(values); i++ {
+		v := values[i]
 		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
 			continue
 		}
 		if v.Err != nil && !Lasting(v.Err) {
 			return false, v.Err
 		}
+
+		// What filters leave out was read as well.
+		if g.sources += len(v.Sources); l.last != "" && (g.sources > maxListSources || g.work-computed >= maxListWork) {
+			l.Next, l.Early = cursorTo(g.list, l.last), len(p.equal) > 0
+			return true, nil
+		}
+		behind := l.last
+		l.last = textOfMark(batch[i].Mark)
 		if v, err = g.filtered(p, v, steps); err != nil {
 			return false, err
 		}
 		if v == nil {
 			continue
 		}
-		g.bytes += len(v.Data)
-		if len(l.Rows) == g.count || len(l.Rows) > 0 && g.bytes > maxListBytes {
-			l.Next = cursorTo(g.list, l.last)
+		if g.bytes += len(v.Data); len(l.Rows) == g.count || len(l.Rows) > 0 && g.bytes > maxListBytes {
+			l.Next = cursorTo(g.list, behind)
 			return true, nil
 		}
 		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance, Geo: batch[i].Geo})
-		l.last = textOfMark(batch[i].Mark)
 	}
 	if full = len(values) < len(batch); full {
 		l.Next, l.Early = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark)), true
