@@ -410,3 +410,23 @@ func TestTellingOverfullRowsIsCounted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSuggestedIndexesCanBeDeclared: a list that no index serves suggests none that a deployment would refuse, also where the field was indexed before that
+// came to be refused.
+func TestSuggestedIndexesCanBeDeclared(t *testing.T) {
+	t.Parallel()
+	of, err := value.ParseString(`{"select":{"heartbeat":"$.t.x"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &spec.Projection{Name: "tickets", Definition: of, Sources: []spec.Source{{Name: "t", Key: true}}}
+	_, err = planFor(&definition{Projection: p}, map[string]string{"heartbeat": "1"}, nil)
+	var e *j17.Error
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	details, ok := e.Details.(indexDetails)
+	if !ok || details.Declare != nil || !strings.Contains(e.Message, `"heartbeat" cannot be indexed`) {
+		t.Errorf("%s: %s", e.Message, details.Declare)
+	}
+}

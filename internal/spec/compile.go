@@ -32,9 +32,7 @@ type compiler struct {
 	declared map[string]map[string]bool
 	handles  map[ident.Prefix]string
 	events   int
-	// fresh tells that somebody has just written what is read.
-	fresh   bool
-	schemas *schema.Group
+	schemas  *schema.Group
 	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
 	idRules []byte
 	// geoNames are what geo may name, once they are known.
@@ -57,7 +55,6 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		declared:  map[string]map[string]bool{},
 		handles:   map[ident.Prefix]string{},
 		pathLooks: work.Counted(maxLooks),
-		fresh:     !stored,
 	}
 	c.out.declared, c.Stored = c.declared, stored
 	c.schemas = schema.NewGroup(&c.List)

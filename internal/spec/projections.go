@@ -36,7 +36,7 @@ func (c *compiler) isReserved(name string) bool {
 	case "synchronous", "at", "start", "count", "order", "near", "radius":
 		return true
 	case "heartbeat":
-		return c.fresh
+		return !c.Stored
 	default:
 		return false
 	}
@@ -45,18 +45,19 @@ func (c *compiler) isReserved(name string) bool {
 // CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every finding, in the order
 // of their places in the text and with pointers into the definition, and the projection where none of them is an error.
 func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
-	return compileProjection(src, in, false)
-}
-
-// CheckProjection is CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere, for
-// which it looks at the handlers of all types that the projection reads.
-func CheckProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
 	return compileProjection(src, in, true)
 }
 
-func compileProjection(src []byte, in *Compiled, looks bool) (*Projection, []diag.Diagnostic) {
+// CheckProjection is CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere, for
+// which it looks at the handlers of all types that the projection reads, and refuses what an earlier version of the program took.
+func CheckProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
+	return compileProjection(src, in, false)
+}
+
+func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []diag.Diagnostic) {
 	text := string(src)
-	c := &compiler{out: in, root: in.root, declared: in.declared, fresh: looks}
+	c := &compiler{out: in, root: in.root, declared: in.declared}
+	c.Stored = stored
 	if len(text) > maxProjectionText {
 		c.projectionTooLarge("", len(text), maxProjectionText)
 		return nil, c.All()
@@ -81,7 +82,7 @@ func compileProjection(src []byte, in *Compiled, looks bool) (*Projection, []dia
 		}
 		p = c.projection(name.Str(), v, "")
 	}
-	if looks && c.Errors() == 0 {
+	if !stored && c.Errors() == 0 {
 		l := c.newLooks()
 		l.projection(p, "")
 	}
@@ -118,7 +119,7 @@ func (c *compiler) leniently(f func()) (sound bool) {
 		return true
 	}
 	outer := c.List
-	c.List = diag.List{}
+	c.List = diag.List{Stored: true}
 	f()
 	found, sound := c.All(), c.Errors() == 0
 	c.List = outer
