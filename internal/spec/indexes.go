@@ -201,6 +201,8 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	case part.v.IsMissing():
 		r.c.noField(at, text, part.known)
 		return Field{}, false
+	case strings.HasPrefix(text, "-") && !r.c.reversedField(at, text):
+		return Field{}, false
 	}
 	f := Field{Name: text, made: r.template(part.v, path.Steps[:len(path.Steps)-len(part.rest)]), rest: part.rest}
 	if f.made == nil {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,6 +174,17 @@ func (m *messages) badField(at diag.Pointer, text string) {
 func (m *messages) fieldOfOurs(at diag.Pointer, text, name string) {
 	m.Errorf(at, "the field %s cannot be indexed: %s means something in every request for a list, so that nobody could ask for the field", quote(text), quote(name)).
 		Hintf("select it under another name too, such as %q", "the_"+name)
+}
+
+// reversedField tells of a field that nobody can order by. What was deployed before stays: it reports true then.
+func (m *messages) reversedField(at diag.Pointer, text string) bool {
+	report := m.Errorf
+	if m.Stored {
+		report = m.Warnf
+	}
+	report(at, "the field %s cannot be indexed: \"order=%s\" asks for the reverse order of another field", quote(text), text).
+		Hintf("select it under a name that does not begin with -, such as %q", cmp.Or(strings.TrimLeft(text, "-"), "reversed"))
+	return m.Stored
 }
 
 func (m *messages) fieldInArray(at diag.Pointer, text string) {

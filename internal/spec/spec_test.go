@@ -166,3 +166,27 @@ func TestTheParameterOfLiveViews(t *testing.T) {
 		}
 	}
 }
+
+// TestFieldsThatOnlyTheReverseOrderNames: order=-v is the reverse of v, so that no field whose name begins with a - can be indexed, but where it was
+// deployed before.
+func TestFieldsThatOnlyTheReverseOrderNames(t *testing.T) {
+	t.Parallel()
+	const (
+		definition = `"for_each":"item","sources":{"i":"$key"},"select":{"-v":"$.i.x"},"index":["-v"]}`
+		types      = `{"agent_types":["user"],"aggregate_types":{"item":{"events":{"was_made":{"schema":{},"handler":[{"set":{"target":"x","value":1}}]}}}}`
+	)
+	in := compile(t, []byte(types+"}"))
+	text, posted := []byte(types+`,"projections":{"p":{`+definition+"}}"), []byte(`{"name":"p",`+definition)
+	if compiled, found := spec.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Hint, `"v"`) {
+		t.Errorf("in a spec: %v", found)
+	}
+	if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil || len(found) != 1 || found[0].Severity != diag.Warning {
+		t.Errorf("in a stored spec: %v", found)
+	}
+	if p, found := spec.CheckProjection(posted, in); p != nil || len(found) != 1 {
+		t.Errorf("in what is posted: %v", found)
+	}
+	if p, found := spec.CompileProjection(posted, in); p == nil || len(p.Indexes) != 1 {
+		t.Errorf("in what was posted: %v", found)
+	}
+}
