@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"j17"
 	"j17/internal/command"
@@ -260,6 +261,8 @@ func (c *call) readParameters(known []parameter) error {
 			return j17.Errorf(j17.CodeInvalidParameter, "A query parameter has no name: write what it is called before the \"=\"")
 		case at < 0 && !others:
 			return unknownParameter(name, known)
+		case at < 0 && !utf8.ValidString(name):
+			return j17.Errorf(j17.CodeInvalidParameter, "The name of a query parameter is not UTF-8").At(safe(name))
 		case len(values) > 1:
 			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(safe(name))
 		case at < 0:

@@ -140,3 +140,14 @@ func TestRowsThatCannotBeComputed(t *testing.T) {
 		t.Errorf("%d %s", list.status, list.body)
 	}
 }
+
+// TestParametersThatAreNoText: a parameter whose name is no UTF-8 is refused for that, also where parameters are filters.
+func TestParametersThatAreNoText(t *testing.T) {
+	f := newRows(t, rowsSpec)
+	for _, path := range []string{"/_projections/notes?%ff=1", "/_projections/notes/_count?te%ffxt=1"} {
+		got := f.do(t, "GET", path, "")
+		if got.status != http.StatusBadRequest || got.member(t, "code") != "invalid_parameter" || !strings.Contains(got.member(t, "error"), "not UTF-8") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
