@@ -87,6 +87,9 @@ func (rt *router) unlessReserved(serve http.HandlerFunc) http.HandlerFunc {
 
 // meant says which of the server's own paths somebody may have meant who has asked for one that is not there; "" where that is not plain.
 func (rt *router) meant(path string) string {
+	if strings.HasPrefix(path, "/api/instances/") && strings.HasSuffix(path, "/spec/prepared") {
+		return ". A spec that is prepared is one of an environment: at '/api/instances/{instance}/ops/{environment}/spec/prepared'."
+	}
 	if !reserved(path) {
 		return ""
 	}
