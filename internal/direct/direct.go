@@ -281,7 +281,7 @@ func (c *connection) last(begun *request) *request {
 		return nil
 	}
 	begun.rest.Conn, begun.rest.left = c.Conn, begun.missing
-	begun.rest.here.Reset(begun.body.text)
+	begun.rest.first.Reset(begun.body.text)
 	_ = c.SetReadDeadline(time.Time{}) // who answers it, or the end of the server, does not wait for ever
 	return begun
 }

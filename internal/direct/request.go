@@ -2,6 +2,7 @@ package direct
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -27,20 +28,20 @@ type request struct {
 type coming struct {
 	net.Conn
 
-	here strings.Reader
+	first strings.Reader
 	left int
 }
 
 // Read returns what is there first.
 func (b *coming) Read(p []byte) (int, error) {
-	if b.here.Len() > 0 {
-		return b.here.Read(p)
+	if b.first.Len() > 0 {
+		return b.first.Read(p)
 	}
 	if b.left == 0 {
 		return 0, io.EOF
 	}
 	n, err := b.Conn.Read(p[:min(len(p), b.left)])
-	if b.left -= n; err == io.EOF && b.left > 0 {
+	if b.left -= n; errors.Is(err, io.EOF) && b.left > 0 {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err

@@ -265,6 +265,7 @@ func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					defer r.Body.Close() //nolint:errcheck // it is read to its end
 					body, err := io.ReadAll(r.Body)
 					if got := r.Status + " " + string(body); !strings.Contains(got, strings.TrimSuffix(want, "i/o timeout")) || err != nil || !r.Close {
 						t.Errorf("%s, %v, it ends %t, want %s", got, err, r.Close, want)

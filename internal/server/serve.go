@@ -215,7 +215,7 @@ func (c *checks) addresses(o *ServeOptions) {
 			c.add("%s: %q must be an address and a port, such as 127.0.0.1:17000 or :443", a.name, a.value)
 			continue
 		}
-		if _, err := net.LookupPort("tcp", port); err != nil {
+		if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
 			c.add("%s: %q has no port from 0 to 65535 behind the colon", a.name, a.value)
 			continue
 		}
