@@ -29,7 +29,7 @@ type coming struct {
 	net.Conn
 
 	first strings.Reader
-	left int
+	left  int
 }
 
 // Read returns what is there first.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -215,7 +217,7 @@ func (c *checks) addresses(o *ServeOptions) {
 			c.add("%s: %q must be an address and a port, such as 127.0.0.1:17000 or :443", a.name, a.value)
 			continue
 		}
-		if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
+		if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) { // names of ports are found out when they are listened on
 			c.add("%s: %q has no port from 0 to 65535 behind the colon", a.name, a.value)
 			continue
 		}
