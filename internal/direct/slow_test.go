@@ -166,6 +166,28 @@ func (h *halting) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// halted sends the first part of a request to a server that ends right when it comes, or may be ended later.
+func halted(t *testing.T, server *http.Server, when, part string) (front *direct.Front, here net.Conn) {
+	t.Helper()
+	server.ReadHeaderTimeout, server.IdleTimeout, server.WriteTimeout = time.Minute, time.Hour, time.Minute
+	server.BaseContext = func(net.Listener) context.Context { return t.Context() }
+	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context { return ctx }
+	server.ConnState = func(net.Conn, http.ConnState) {}
+	l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+	front = direct.Before(l, server, func(string, string) bool { return true })
+	here, there := net.Pipe()
+	l.next <- &halting{&conn{Conn: there}, func() {
+		if when == "at the same moment" {
+			_ = front.Close()
+		}
+	}}
+	if _, err := here.Write([]byte(part)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return front, here
+}
+
 // TestHalfARequestIsNotWaitedFor ends a server right when the first half of a request comes, or a while later.
 func TestHalfARequestIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -173,24 +195,7 @@ func TestHalfARequestIsNotWaitedFor(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var clk clock.System
-				server := &http.Server{
-					ReadHeaderTimeout: time.Minute, IdleTimeout: time.Hour,
-					BaseContext: func(net.Listener) context.Context { return t.Context() },
-					ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
-				}
-				l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
-				front := direct.Before(l, server, func(string, string) bool { return true })
-				here, there := net.Pipe()
-				there = &halting{&conn{Conn: there}, func() {
-					if when == "at the same moment" {
-						_ = front.Close()
-					}
-				}}
-				l.next <- there
-				if _, err := here.Write([]byte(get("/")[:10])); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
+				front, here := halted(t, &http.Server{}, when, get("/")[:10])
 				began := clk.Now()
 				if err := front.Shutdown(t.Context()); err != nil {
 					t.Error(err)
@@ -211,64 +216,41 @@ func TestHalfARequestIsNotWaitedFor(t *testing.T) {
 func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
 	t.Parallel()
 	const patience = 5 * time.Second
-	text := posted("0123456789")
+	const rest = "56789"
+	text := strings.TrimSuffix(posted("01234"+rest), rest)
 	for _, when := range []string{"at the same moment", "later"} {
-		for rest, want := range map[string]string{"56789": "200 OK 0123456789 <nil>", "": "200 OK 01234 i/o timeout", "gone": "unexpected EOF"} {
-			t.Run(when+" "+rest, func(t *testing.T) {
+		for then, want := range map[string]string{"it comes": "0123456789 <nil>", "nothing comes": "01234 i/o timeout", "its client goes": "01234 unexpected EOF"} {
+			t.Run(when+", "+then, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var clk clock.System
-					server := &http.Server{
-						ReadHeaderTimeout: time.Minute, IdleTimeout: time.Hour, WriteTimeout: time.Minute,
-						BaseContext: func(net.Listener) context.Context { return t.Context() },
-						ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
-						ConnState:   func(net.Conn, http.ConnState) {},
-						Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-							_ = http.NewResponseController(w).SetReadDeadline(clk.Now().Add(patience))
-							body, err := io.ReadAll(r.Body)
-							_, _ = fmt.Fprintf(w, "%s %v", body, err)
-							if r.ContentLength != 10 {
-								t.Errorf("the length is %d", r.ContentLength)
-							}
-						}),
-					}
-					l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
-					front := direct.Before(l, server, func(string, string) bool { return true })
-					here, there := net.Pipe()
-					there = &halting{&conn{Conn: there}, func() {
-						if when == "at the same moment" {
-							_ = front.Close()
+					read := make(chan string, 1)
+					front, here := halted(t, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						_ = http.NewResponseController(w).SetReadDeadline(clk.Now().Add(patience))
+						body, err := io.ReadAll(r.Body)
+						read <- fmt.Sprintf("%s %v", body, err)
+						if r.ContentLength != int64(len("01234"+rest)) {
+							t.Errorf("the length is %d", r.ContentLength)
 						}
-					}}
-					l.next <- there
-					if _, err := here.Write([]byte(strings.TrimSuffix(text, "56789"))); err != nil {
-						t.Fatal(err)
-					}
-					synctest.Wait()
+					})}, when, text)
 					_ = front.Close()
-					switch rest {
-					case "":
-					case "gone":
-						_ = here.Close()
-					default:
+
+					// What becomes of the body, and of the answer where somebody is there.
+					switch then {
+					case "it comes":
 						if _, err := here.Write([]byte(rest)); err != nil {
 							t.Fatal(err)
 						}
+					case "its client goes":
+						_ = here.Close()
 					}
-					if rest == "gone" {
-						if err := front.Shutdown(t.Context()); err != nil {
-							t.Error(err)
+					if then != "its client goes" {
+						c := &client{here, bufio.NewReader(here)}
+						if got := c.answer(t, http.MethodPost); !strings.HasPrefix(got, "200 OK|") || !strings.Contains(got, "|true|") {
+							t.Errorf("got %s, want one that ends the connection", got)
 						}
-						return
 					}
-					c := &client{here, bufio.NewReader(here)}
-					r, err := http.ReadResponse(c.in, &http.Request{Method: http.MethodPost})
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer r.Body.Close() //nolint:errcheck // it is read to its end
-					body, err := io.ReadAll(r.Body)
-					if got := r.Status + " " + string(body); !strings.Contains(got, strings.TrimSuffix(want, "i/o timeout")) || err != nil || !r.Close {
-						t.Errorf("%s, %v, it ends %t, want %s", got, err, r.Close, want)
+					if got := <-read; !strings.HasPrefix(got, strings.Fields(want)[0]+" ") || !strings.HasSuffix(got, strings.SplitN(want, " ", 2)[1]) {
+						t.Errorf("the handler has read %s, want %s", got, want)
 					}
 					if err := front.Shutdown(t.Context()); err != nil {
 						t.Error(err)

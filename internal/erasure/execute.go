@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -255,17 +256,11 @@ func (s *Service) purgeTogether(ctx context.Context, some []*execution) error {
 	}
 	var keys []j17.Key
 	for _, x := range some {
-		for cursor, last := "", false; !last; {
-			more, err := x.entries(ctx, x.tenant, x.row.id, cursor, readAtOnce)
-			if err != nil {
-				return err
-			}
-			for _, e := range more {
-				keys = append(keys, e.key)
-				cursor = e.key.String()
-			}
-			last = len(more) < readAtOnce
+		more, _, err := x.keys(ctx, "", math.MaxInt)
+		if err != nil {
+			return err
 		}
+		keys = append(keys, more...)
 	}
 	ofStreams, whole := s.spaces()
 	if err := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil); err != nil {
@@ -284,18 +279,9 @@ func (s *Service) purgeTogether(ctx context.Context, some []*execution) error {
 func (x *execution) purgeSome(ctx context.Context) error {
 	r := x.row
 	spaces, whole := x.spaces()
-	var keys []j17.Key
-	cursor, last := r.Cursor, false
-	for !last && len(keys) < x.purged {
-		some, err := x.entries(ctx, x.tenant, r.id, cursor, readAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, e := range some {
-			keys = append(keys, e.key)
-			cursor = e.key.String()
-		}
-		last = len(some) < readAtOnce
+	keys, last, err := x.keys(ctx, r.Cursor, x.purged)
+	if err != nil {
+		return err
 	}
 	if last {
 		spaces = append(spaces, whole...)
@@ -304,8 +290,26 @@ func (x *execution) purgeSome(ctx context.Context) error {
 		return err
 	}
 	r.Done += uint64(len(keys))
-	if r.Cursor = cursor; last {
+	if last {
 		r.Phase, r.Cursor = certifying, ""
+	} else {
+		r.Cursor = keys[len(keys)-1].String()
 	}
 	return x.save(ctx)
+}
+
+// keys returns the streams of the tombstone behind one of them: a number of them or some more, or all that are left, which is last then.
+func (x *execution) keys(ctx context.Context, after string, enough int) (keys []j17.Key, last bool, err error) {
+	for !last && len(keys) < enough {
+		some, err := x.entries(ctx, x.tenant, x.row.id, after, readAtOnce)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, e := range some {
+			keys = append(keys, e.key)
+			after = e.key.String()
+		}
+		last = len(some) < readAtOnce
+	}
+	return keys, last, nil
 }
