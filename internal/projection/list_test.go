@@ -15,11 +15,23 @@ import (
 // list returns a page, which must be there.
 func (f *fixture) list(tb testing.TB, ask projection.ListAsk) *projection.List {
 	tb.Helper()
-	l, err := f.List(tb.Context(), enginetest.Tenant, ask)
+	l, err := patiently(func() (*projection.List, error) { return f.List(tb.Context(), enginetest.Tenant, ask) })
 	if err != nil {
 		tb.Fatalf("%+v: %v", ask, err)
 	}
 	return l
+}
+
+// patiently asks again where an index is not ready: on a machine that has much else to do, it takes longer than a reader waits. Each question
+// waits for some seconds by itself.
+func patiently[T any](ask func() (T, error)) (got T, err error) {
+	const most = 12
+	for range most {
+		if got, err = ask(); j17.CodeOf(err) != j17.CodeIndexNotReady {
+			break
+		}
+	}
+	return got, err
 }
 
 // pages returns the ids of all rows, page by page; between calls what there is to do between pages.
@@ -42,7 +54,7 @@ func (f *fixture) pages(tb testing.TB, ask projection.ListAsk, between func()) (
 
 func (f *fixture) count(tb testing.TB, name string, filters map[string]string) uint64 {
 	tb.Helper()
-	n, err := f.Count(tb.Context(), enginetest.Tenant, name, filters)
+	n, err := patiently(func() (uint64, error) { return f.Count(tb.Context(), enginetest.Tenant, name, filters) })
 	if err != nil {
 		tb.Fatal(err)
 	}

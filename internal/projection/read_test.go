@@ -64,7 +64,7 @@ func (f *fixture) make(tb testing.TB, aggregateType, id, data string) enginetest
 // view reads a value, which must be there.
 func (f *fixture) view(tb testing.TB, ask projection.Ask) *projection.Reply {
 	tb.Helper()
-	v, err := f.Read(tb.Context(), enginetest.Tenant, &ask)
+	v, err := patiently(func() (*projection.Reply, error) { return f.Read(tb.Context(), enginetest.Tenant, &ask) })
 	if err != nil {
 		tb.Fatalf("%+v: %v", ask, err)
 	}
