@@ -12,7 +12,7 @@ import (
 )
 
 // indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds what is wrong with them
-// all the same, but for fields that depend on what is faulty.
+// all the same. Of fields that depend on faulty sources it does not say that these are the wrong ones: who mends them may make others of them.
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
 		c.indexNoArray(at, v.Kind())
@@ -209,11 +209,13 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		return Field{}, false // there is too much of it already, or it is faulty
 	}
 
-	// Nothing that it depends on may move many rows at once, or rows that no event names.
+	// Nothing that it depends on may move many rows at once, or rows that no event names. What a faulty source does is not known.
 	f.Needs = r.p.needs(f.made)
 	for _, i := range f.Needs {
 		src := &r.p.Sources[i]
 		switch {
+		case src.faulty:
+			continue
 		case src.Included:
 			r.c.fieldOfAll(at, text, src.Name, "an include decides it")
 		case src.Query != nil:
@@ -285,7 +287,7 @@ func selected(v value.Value, steps []value.Step) part {
 		switch {
 		case v.Kind() == value.String && jsonpath.IsPath(v.Str()):
 			p, err := jsonpath.ParseProjection(v.Str())
-			return part{v: v, rest: steps[i:], array: err != nil || len(p.Each) > 0 || p.Entries}
+			return part{v: v, rest: steps[i:], array: err == nil && (len(p.Each) > 0 || p.Entries)}
 		case v.Kind() == value.Array || !v.Get("$map").IsMissing():
 			return part{v: v, array: true}
 		case !v.Get("$lookup").IsMissing():

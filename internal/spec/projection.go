@@ -59,6 +59,8 @@ type Source struct {
 	Included bool
 	// Needs are the places of the sources that ID or Query start at, in order.
 	Needs []int
+	// faulty says that errors were found in it, so that it is not known what it depends on.
+	faulty bool
 }
 
 // Operand is what the id of a source or the value of a query is taken from.

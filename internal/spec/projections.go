@@ -198,10 +198,12 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 		p.ForEach, _ = c.aggregateTypeRef(f, at.Key("for_each"))
 	}
 	s := tick.Scope{Plain: true, Wildcards: true, Members: []string{}}
+	var twice []string
 	for _, part := range []string{"sources", "include"} {
 		for _, m := range v.Get(part).Members() {
 			if slices.Contains(s.Members, m.Key) {
 				c.boundTwice(at.Key(part).Key(m.Key), m.Key)
+				twice = append(twice, m.Key)
 				continue
 			}
 			s.Members = append(s.Members, m.Key)
@@ -209,14 +211,21 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 	}
 
 	// Sources and what is included, among which paths may start anywhere.
-	c.members(v.Get("sources"), at.Key("sources"), "the sources of a projection", maxSources, func(name string, v value.Value, at diag.Pointer) {
+	add := func(name string, at diag.Pointer, read func() Source) {
+		before := c.Errors()
 		c.sourceName(name, at)
-		p.Sources = append(p.Sources, c.namedSource(name, v, at, p.ForEach, s))
+		src := read()
+		src.faulty = c.Errors() > before || slices.Contains(twice, name)
+		p.Sources = append(p.Sources, src)
+	}
+	c.members(v.Get("sources"), at.Key("sources"), "the sources of a projection", maxSources, func(name string, v value.Value, at diag.Pointer) {
+		add(name, at, func() Source { return c.namedSource(name, v, at, p.ForEach, s) })
 	})
 	c.members(v.Get("include"), at.Key("include"), "include", maxIncluded, func(name string, v value.Value, at diag.Pointer) {
-		c.sourceName(name, at)
-		id := &Operand{Literal: value.StringValue(ident.Global)}
-		p.Sources = append(p.Sources, Source{Name: name, AggregateType: c.included(v, at), ID: id, Included: true})
+		add(name, at, func() Source {
+			id := &Operand{Literal: value.StringValue(ident.Global)}
+			return Source{Name: name, AggregateType: c.included(v, at), ID: id, Included: true}
+		})
 	})
 
 	// The shape of the result.
@@ -503,7 +512,7 @@ func staged(sources []Source, of []int) (stages [][]int, rest []int) {
 	return stages, nil
 }
 
-// waiting adds an error for each circle of sources that wait for each other.
+// waiting adds an error for each circle of sources that wait for each other, all of which are faulty then.
 func (c *compiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 	said := map[int]bool{}
 	for _, from := range rest {
@@ -525,6 +534,7 @@ func (c *compiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 		said[first] = true
 		var names []string
 		for i := range trail {
+			p.Sources[trail[i]].faulty = true
 			names = append(names, p.Sources[trail[(i+slices.Index(trail, first))%len(trail)]].Name)
 		}
 		key := "id"
