@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/control"
+	"j17/internal/apikey"
 )
 
 func (e *env) contexts() *cobra.Command {
@@ -321,7 +321,7 @@ func (e *env) keyFromStdin(ctx *serverContext) error {
 		return err
 	}
 	key := strings.TrimSpace(string(raw))
-	env, ok := control.KeyEnvironment(key)
+	env, ok := apikey.Environment(key)
 	switch {
 	case key == "":
 		return usageError{errors.New("--key-stdin reads an API key from standard input, and that is empty: nothing was changed")}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"j17"
+	"j17/internal/apikey"
 	"j17/internal/ident"
 	"j17/internal/store"
 )
@@ -175,7 +177,8 @@ func (r *Keys) Create(ctx context.Context, nk NewKey) (key Key, token string, er
 
 // fresh returns a key that is not stored yet, and its token.
 func (r *Keys) fresh(ctx context.Context, nk NewKey) (rec *keyRecord, token string) {
-	token, shown, hash := newToken(nk.Environment)
+	token, shown := apikey.New(nk.Environment)
+	hash, _ := apikey.Hash(token)
 	return &keyRecord{
 		UUID: r.mint.UUIDv7(),
 		Key: Key{
@@ -259,7 +262,7 @@ func checkKey(nk NewKey) error {
 // found out by its checksum, without hashing, and what is unknown by one look into memory, so that nothing about wrong tokens
 // is kept. It does not allocate.
 func (r *Keys) ByToken(token string) (Key, bool) {
-	hash, ok := hashToken(token)
+	hash, ok := apikey.Hash(token)
 	if !ok {
 		return Key{}, false
 	}
@@ -496,6 +499,9 @@ func loadUses(ctx context.Context, st store.Sides, k *known) error {
 	}
 	return nil
 }
+
+// tokenHash is the SHA-256 of an API key or of a setup token, which is all that is kept of it.
+type tokenHash [sha256.Size]byte
 
 // MarshalText writes a hash in hexadecimal.
 func (h tokenHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/apikey"
 	"j17/internal/auth"
-	"j17/internal/control"
 	"j17/internal/spec/diag"
 )
 
@@ -210,7 +210,7 @@ func (c *call) authenticate(need access) error {
 		}
 		return err
 	}
-	if need == operator || need == reader && !control.IsKeyToken(token) {
+	if need == operator || need == reader && !apikey.Is(token) {
 		c.principal, err = c.api.Auth.Operator(token)
 		return err
 	}
