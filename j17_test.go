@@ -44,6 +44,24 @@ func TestStreamIDs(t *testing.T) {
 	}
 }
 
+// TestPositions: the position before the first event is written "0", and read in either form.
+func TestPositions(t *testing.T) {
+	for text, want := range map[string]j17.StreamID{"0": {}, "1706789012345-17": {Ms: 1706789012345, Seq: 17}, "0000000000000-1": {Seq: 1}} {
+		got, err := j17.ParsePosition(text)
+		if err != nil || got != want || got.PositionText() != text || string(got.AppendPosition([]byte("id: "))) != "id: "+text {
+			t.Errorf("%q: %v, %v, written %q", text, got, err, got.PositionText())
+		}
+	}
+	if got, err := j17.ParsePosition("0000000000000-0"); err != nil || !got.IsZero() {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"", "00", "-0", "0-0", "1"} {
+		if got, err := j17.ParsePosition(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
 func TestStreamIDOrder(t *testing.T) {
 	ordered := []j17.StreamID{{}, {Ms: 1}, {Ms: 1, Seq: 1}, {Ms: 1, Seq: 1<<32 - 1}, {Ms: 2}}
 	for i, a := range ordered {

@@ -78,6 +78,26 @@ func ParseStreamID(s string) (StreamID, error) {
 	return StreamID{Ms: int64(ms), Seq: uint32(seq)}, nil
 }
 
+// AppendPosition appends to dst the position up to which something looked or knows, as answers have it: the text form, and "0" before the
+// first event.
+func (s StreamID) AppendPosition(dst []byte) []byte {
+	if s.IsZero() {
+		return append(dst, '0')
+	}
+	return s.Append(dst)
+}
+
+// PositionText returns what AppendPosition appends.
+func (s StreamID) PositionText() string { return string(s.AppendPosition(nil)) }
+
+// ParsePosition reads a position. It takes the text form of the one before the first event, too.
+func ParsePosition(s string) (StreamID, error) {
+	if s == "0" {
+		return StreamID{}, nil
+	}
+	return ParseStreamID(s)
+}
+
 func digits(s string) (uint64, bool) {
 	var n uint64
 	for i := range len(s) {

@@ -401,7 +401,7 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 		if t.Tenant == j17.System {
 			continue
 		}
-		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.String(), fmt.Sprintf("%x", t.Root), t.Past, t.Erased})
+		rows = append(rows, restoredTenant{t.Tenant, t.Events, t.Position.PositionText(), fmt.Sprintf("%x", t.Root), t.Past, t.Erased})
 		events, past, erased = events+t.Events, past || t.Past, erased+t.Erased
 	}
 	if b.asJSON {

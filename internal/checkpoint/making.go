@@ -126,7 +126,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	}
 	m := &making{tenant: t, ask: ask, first: first, background: background, cancelled: make(chan struct{}), ended: make(chan struct{})}
 	m.made = rowOf(first)
-	m.made.ID, m.made.Name, m.made.Status, m.made.CreatedAt, m.made.Position = s.mint.Handle(ident.CheckpointPrefix), ask.Name, running, s.now(), first.Position().String()
+	m.made.ID, m.made.Name, m.made.Status, m.made.CreatedAt, m.made.Position = s.mint.Handle(ident.CheckpointPrefix), ask.Name, running, s.now(), first.Position().PositionText()
 	m.begun = m.made.Checkpoint
 	if err := s.enter(m); err != nil {
 		return nil, err

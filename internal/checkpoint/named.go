@@ -121,7 +121,7 @@ func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row) error {
 func (s *Service) gather(ctx context.Context, m *making, x *States) error {
 	t, made := m.tenant, &m.made
 	m.done.Store(0)
-	made.Position, made.Aggregates, made.CreatedAt = x.Position().String(), 0, s.now()
+	made.Position, made.Aggregates, made.CreatedAt = x.Position().PositionText(), 0, s.now()
 	sum := sha256.New()
 	var batch keeping
 	for st, err := range x.All(ctx) {

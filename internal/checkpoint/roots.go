@@ -57,7 +57,7 @@ func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, agg
 		return wire.RootCheckpoint{}, engine.StorageError(err)
 	}
 	made := wire.RootCheckpoint{
-		ID: s.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.String(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
+		ID: s.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
 		AggregateType: aggregateType, CreatedAt: s.now(),
 	}
 	for typ, n := range counted.Types {

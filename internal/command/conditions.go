@@ -72,17 +72,10 @@ func readCondition(v value.Value, path string) (c Condition, err error) {
 	if after.IsMissing() {
 		return c, nil
 	}
-	if c.After, err = readPosition(after); err != nil {
+	if c.After, err = j17.ParsePosition(after.Str()); err != nil {
 		return c, j17.Errorf(j17.CodeInvalidField, `'after' must be the stream_id of an event, or a position that the feed has given, such as "1706789012345-0", or "0" for the beginning`).At(path + ".after")
 	}
 	return c, nil
-}
-
-func readPosition(v value.Value) (j17.StreamID, error) {
-	if v.Kind() == value.String && v.Str() == "0" {
-		return j17.StreamID{}, nil
-	}
-	return j17.ParseStreamID(v.Str())
 }
 
 // readTexts reads a list of texts.

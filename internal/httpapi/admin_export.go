@@ -38,7 +38,7 @@ func (c *call) exportAggregates(w http.ResponseWriter, aggregateType string) err
 		return err
 	}
 	out := &lines{c: c, w: w, of: "aggregates", whole: c.query["format"] == "json"}
-	w.Header().Set(headerPosition, all.Position().String())
+	w.Header().Set(headerPosition, all.Position().PositionText())
 	if c.request.Method == http.MethodHead {
 		out.start()
 		return nil

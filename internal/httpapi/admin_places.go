@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 
-	"j17"
 	"j17/internal/wire"
 )
 
@@ -41,10 +40,7 @@ func (c *call) verifyPlaces(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	answer := wire.VerifiedPlaces{Verified: found.Difference == nil, Position: "0", Aggregates: found.Aggregates, Entries: found.Entries}
-	if found.Position != (j17.StreamID{}) {
-		answer.Position = found.Position.String()
-	}
+	answer := wire.VerifiedPlaces{Verified: found.Difference == nil, Position: found.Position.PositionText(), Aggregates: found.Aggregates, Entries: found.Entries}
 	if d := found.Difference; d != nil {
 		answer.Difference = &wire.PlaceDifference{Type: d.Type, ID: d.ID, Geo: d.Geo, What: d.What}
 	}

@@ -317,7 +317,7 @@ const (
 // streamFrom returns the position after which a stream begins: what the client had last, or the parameter, or what is there now.
 func (c *call) streamFrom() (j17.StreamID, error) {
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
-		id, err := parsePosition(last)
+		id, err := j17.ParsePosition(last)
 		if err != nil {
 			return id, j17.Errorf(j17.CodeInvalidHeader, "Last-Event-ID must be the id of an event of the stream, such as 1706789012345-0").At("last-event-id")
 		}
@@ -460,7 +460,7 @@ func (s *stream) await(ctx context.Context, reader *tail.Reader, retagged func()
 func (s *stream) position(at j17.StreamID) {
 	if at != s.told || !s.placed {
 		s.told, s.placed = at, true
-		s.put(at.Append([]byte("id: ")))
+		s.put(at.AppendPosition([]byte("id: ")))
 		s.put([]byte("\n"))
 	}
 	s.put([]byte("\n"))

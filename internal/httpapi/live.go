@@ -54,7 +54,7 @@ func streamedView() []parameter { return streamed(parameter{kind: further}) }
 func (c *call) follow(w http.ResponseWriter, v liveView) error {
 	// What is wrong with the request is an error.
 	if last := c.request.Header.Get(headerLastEvent); last != "" {
-		if _, err := parsePosition(last); err != nil {
+		if _, err := j17.ParsePosition(last); err != nil {
 			return j17.Errorf(j17.CodeInvalidHeader, "Last-Event-ID must be the id of an event of the stream, such as 1706789012345-0").At("last-event-id")
 		}
 	}
@@ -202,7 +202,7 @@ func (l *living) fail(ctx context.Context, err error) {
 func (s *stream) event(ev *liveEvent, at j17.StreamID) {
 	s.told, s.placed = at, true
 	head := append(append(s.frame[:0], "event: "...), ev.name...)
-	head = append(appendPosition(append(head, "\nid: "...), at), "\ndata: "...)
+	head = append(at.AppendPosition(append(head, "\nid: "...)), "\ndata: "...)
 	s.put(head)
 	for _, part := range ev.parts {
 		s.put(part)

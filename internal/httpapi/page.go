@@ -118,19 +118,19 @@ func (p *eventPage) write(w http.ResponseWriter) error {
 	w.Header().Add("Vary", "Accept")
 	head, tail, media := `{"ok":true,"events":[`, `],"next":null}`, typeJSON
 	if p.more {
-		tail = `],"next":"` + p.last.String() + `"}`
+		tail = `],"next":"` + p.last.PositionText() + `"}`
 	}
 	if p.ofFeed {
-		tail = strings.TrimSuffix(tail, "}") + `,"position":"` + p.position.String() + `"}`
+		tail = strings.TrimSuffix(tail, "}") + `,"position":"` + p.position.PositionText() + `"}`
 	}
 	_, _ = p.digest.Write([]byte(tail)) // never fails
 	if p.lines {
 		head, tail, media = "", "", typeLines
 		if p.more {
-			p.c.show(w.Header(), headerNext, p.last.String())
+			p.c.show(w.Header(), headerNext, p.last.PositionText())
 		}
 		if p.ofFeed {
-			w.Header().Set(headerPosition, p.position.String())
+			w.Header().Set(headerPosition, p.position.PositionText())
 		}
 	}
 	_, _ = p.digest.Write([]byte(media)) // never fails

@@ -358,7 +358,7 @@ func (p *parameter) fault(v string) string {
 			return "the stream_id of an event, such as 1706789012345-0"
 		}
 	case positionOrZero:
-		if _, err := parsePosition(v); err != nil {
+		if _, err := j17.ParsePosition(v); err != nil {
 			return "the stream_id of an event, such as 1706789012345-0, or 0"
 		}
 	case agent:
@@ -429,16 +429,8 @@ func (c *call) isSet(name string) bool {
 
 // streamID returns the position of an event, the zero one without the parameter.
 func (c *call) streamID(name string) j17.StreamID {
-	id, _ := j17.ParseStreamID(c.query[name]) // checked; there is none where it is 0
+	id, _ := j17.ParsePosition(c.query[name]) // checked
 	return id
-}
-
-// parsePosition reads the position of an event, or 0 for that before the first one.
-func parsePosition(v string) (j17.StreamID, error) {
-	if v == "0" {
-		return j17.StreamID{}, nil
-	}
-	return j17.ParseStreamID(v)
 }
 
 // duration returns a duration, and what it is without the parameter.

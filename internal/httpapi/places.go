@@ -326,7 +326,7 @@ func (c *call) pageOfPlaces(w http.ResponseWriter, b []byte, page *place.Page, m
 	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a body has none.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
-	b = append(appendPosition(b, page.Position), `"}}`...)
+	b = append(page.Position.AppendPosition(b), `"}}`...)
 	if c.request.Method == post {
 		c.show(w.Header(), "Cache-Control", "no-store")
 	} else if known, err := c.known(w, `"`+hex.EncodeToString(sum[:8])+`"`); known || err != nil {

@@ -92,15 +92,7 @@ func appendMetadata(b []byte, v *projection.Reply) []byte {
 			b = append(b, ',')
 		}
 		b = append(b, `"position":"`...)
-		b = append(appendPosition(b, v.Position), '"')
+		b = append(v.Position.AppendPosition(b), '"')
 	}
 	return append(b, `}}`...)
-}
-
-// appendPosition appends a position of the feed, 0 for that before the first event.
-func appendPosition(b []byte, at j17.StreamID) []byte {
-	if at.IsZero() {
-		return append(b, '0')
-	}
-	return at.Append(b)
 }

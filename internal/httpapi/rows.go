@@ -87,7 +87,7 @@ func (c *call) rows(w http.ResponseWriter) error {
 	// The entity tag is that of the rows: a position that has moved on does not change them.
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
-	b = append(appendPosition(b, list.Position), `"}}`...)
+	b = append(list.Position.AppendPosition(b), `"}}`...)
 	return c.pageOf(w, tagged{b, `"` + hex.EncodeToString(sum[:8]) + `"`})
 }
 

@@ -106,7 +106,7 @@ func unknown(v *survey, name string) error {
 
 // describe shows a projection that is there, or is going to be.
 func (s *Service) describe(v *survey, name string) wire.Projection {
-	p := wire.Projection{Name: name, Origin: originAdmin, Status: statusReady, Position: positionText(v.m.At())}
+	p := wire.Projection{Name: name, Origin: originAdmin, Status: statusReady, Position: v.m.At().PositionText()}
 	d, next := v.in.all[name], v.prepared[name]
 	switch {
 	case d != nil && d.posted == nil:
@@ -146,15 +146,7 @@ func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
 			behind = status.Position
 		}
 	}
-	p.Position, p.Build = positionText(behind), v.buildOf(needs)
-}
-
-// positionText is a position as answers have it.
-func positionText(at j17.StreamID) string {
-	if at == (j17.StreamID{}) {
-		return "0"
-	}
-	return at.String()
+	p.Position, p.Build = behind.PositionText(), v.buildOf(needs)
 }
 
 // Posting is a definition that somebody posts.

@@ -85,7 +85,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.V
 	if v == nil || v.in.all[name] == nil {
 		return wire.VerifiedProjection{}, unknown(v, name)
 	}
-	answer := wire.VerifiedProjection{Name: name, Verified: true, Position: positionText(v.m.At())}
+	answer := wire.VerifiedProjection{Name: name, Verified: true, Position: v.m.At().PositionText()}
 	needs := s.needs(v.reading, v.in.all[name])
 	for _, x := range needs {
 		status := v.statuses[x.ID]

@@ -148,7 +148,7 @@ func wanted(m *repository.Manifest, only string, cut *restore.Cut) error {
 			end = max(end, time.UnixMilli(t.Time).UTC().Format(time.RFC3339))
 		} else {
 			reached = reached || cut.Position.Compare(t.Position) <= 0
-			end = max(end, t.Position.String())
+			end = max(end, t.Position.PositionText())
 		}
 	}
 	if !reached {
