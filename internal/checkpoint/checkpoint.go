@@ -40,21 +40,6 @@ const (
 	counts store.Space = "checkpoint.counts"
 )
 
-// Spaces declares the side spaces.
-func Spaces() []store.Declared {
-	return []store.Declared{
-		{Space: states, OfStreams: true},
-		{Space: named},
-		{Space: namedIDs},
-		{Space: roots},
-		{Space: rootIDs},
-		{Space: jobs},
-		{Space: settings},
-		{Space: hours},
-		{Space: counts},
-	}
-}
-
 // Storage is what checkpoints need of a store.
 type Storage interface {
 	store.Aggregates

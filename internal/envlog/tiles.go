@@ -34,15 +34,6 @@ const (
 // headItem is the key of the one item of a space that has one.
 const headItem = "current"
 
-// Spaces lists the spaces of logs.
-func Spaces() []store.Declared {
-	var all []store.Declared
-	for _, space := range append(Derived(), keySpace, KeySpace, anchorSpace) {
-		all = append(all, store.Declared{Space: space})
-	}
-	return all
-}
-
 // Derived lists the spaces whose items follow from the events: where they are missing as a whole they are made anew.
 func Derived() []store.Space { return []store.Space{tileSpace, positionSpace, headSpace} }
 

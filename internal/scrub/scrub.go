@@ -72,9 +72,6 @@ const (
 	stateKey = "state"
 )
 
-// Spaces declares the side spaces.
-func Spaces() []store.Declared { return []store.Declared{{Space: space}} }
-
 // The phases of a pass.
 const (
 	tables = "tables"
