@@ -190,7 +190,7 @@ func (r *Keys) fresh(ctx context.Context, nk NewKey) (rec *keyRecord, token stri
 	}, token
 }
 
-// Rotate creates a key like the one with that handle and revokes that one, in one step. Like CreateKey it returns the
+// Rotate creates a key like the one with that handle and revokes that one, in one step. Like Create it returns the
 // token, which cannot be had again. A key that has ceased to work is a *j17.Error of CodeConflict.
 func (r *Keys) Rotate(ctx context.Context, id string) (key Key, token string, err error) {
 	if err := r.lock(ctx); err != nil {

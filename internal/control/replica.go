@@ -366,7 +366,7 @@ func specItems(t j17.Tenant, version string) []Change {
 	}
 }
 
-// sourceSuffix ends the keys of the sources of specs (specSourceKey).
+// sourceSuffix ends the keys of the sources of specs (sourceKey).
 const sourceSuffix = "/source"
 
 // Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked to
@@ -707,7 +707,7 @@ func (r *Specs) sourceUpstream(ctx context.Context, t j17.Tenant, version int) (
 // unsentSpace has the audit records of a replica that the headnode could not take, oldest first.
 const unsentSpace store.Space = "control.unsent_audit"
 
-// addUpstream is Audit of a replica. What the headnode cannot take now is kept for SendRecords.
+// addUpstream is Add of a replica. What the headnode cannot take now is kept for SendUnsent.
 func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
 	if rec.Actor == (Actor{}) {
 		rec.Actor, rec.RequestID = ActorOf(ctx)

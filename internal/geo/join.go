@@ -354,6 +354,7 @@ func pair(edges []directed, at s2.Point, in, out []int) bool {
 // nest makes polygons of loops, and of the other rings of the polygons that these come from: a loop that has the area on its smaller side is an outer
 // ring, and one that has it on the larger side a hole. Polygons that were not cut stay what they are.
 func (j *joining) nest(polygons [][]placed, loops []placed) (all [][]placed, err error) {
+	// Polygons that were not cut are done. Of the others the rings that were not cut stay what they are.
 	var outer []ring
 	var holes []placed
 	n := 0
@@ -378,6 +379,8 @@ func (j *joining) nest(polygons [][]placed, loops []placed) (all [][]placed, err
 			}
 		}
 	}
+
+	// A loop that newRing has not turned has the area on its smaller side.
 	for _, loop := range loops {
 		r, err := newRing(loop)
 		switch {

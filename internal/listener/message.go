@@ -39,7 +39,7 @@ func (s *state) keys(now time.Time) [][]byte {
 }
 
 func signingKey(secret string) []byte {
-	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix)) // newSecret has made it
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix)) // NewSecret has made it
 	return key
 }
 

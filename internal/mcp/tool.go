@@ -89,7 +89,7 @@ func add[In any](s *Server, t tool, handle func(context.Context, In) (any, error
 
 // compiledShape compiles the schema of a tool's arguments, which this package has written.
 func compiledShape(text json.RawMessage) *schema.Schema {
-	v, _ := value.Parse(text) // what TestSchemas looks at
+	v, _ := value.Parse(text) // JSON, as TestToolsAndResources shows
 	return schema.NewGroup(&diag.List{}).Compile(v, "")
 }
 
