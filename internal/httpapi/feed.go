@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/engine"
+	"j17/internal/ident"
 	"j17/internal/tail"
 	"j17/internal/value"
 	"j17/internal/wire"
@@ -163,9 +164,9 @@ func (c *call) agentTag(name string, tag func(j17.Agent) string) (string, error)
 	return tag(agent), err
 }
 
-// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it.
+// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it. The markers of erased events need no spec.
 func (c *call) knowsEvent(name string) (bool, error) {
-	if c.api.Engine.HasEvent(c.tenant, name) {
+	if name == ident.WasTombstoned || c.api.Engine.HasEvent(c.tenant, name) {
 		return true, nil
 	}
 	return c.hadEvent(name, false)

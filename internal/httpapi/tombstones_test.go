@@ -163,6 +163,11 @@ func TestTombstones(t *testing.T) {
 	if got := a.ops(t, "DELETE", "tombstones/"+made.ID, ""); got.status != 409 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+	for _, query := range []string{"event=_was_tombstoned", "type=note&event=_was_tombstoned", "types=note._was_tombstoned"} { // no spec mentions it
+		if got := a.do(t, "GET", "/_events?"+query, ""); got.status != 200 || strings.Count(got.body, made.ID) != 1 {
+			t.Errorf("%s: %d %s", query, got.status, got.body)
+		}
+	}
 
 	// Lists, and what is not there.
 	if got := a.ops(t, "GET", "tombstones?status=completed", ""); !strings.Contains(got.body, made.ID) {
