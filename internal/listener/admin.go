@@ -45,7 +45,11 @@ func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec
 			if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 				return err
 			}
-			if err := s.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
+			err := s.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }, func(Status) ([]store.Side, []store.Fence, error) {
+				sides, _, err := s.unpark(ctx, t, name)
+				return sides, nil, err
+			})
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 		}

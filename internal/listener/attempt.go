@@ -16,6 +16,9 @@ import (
 	"j17/internal/worker"
 )
 
+// noListener is the error of deliveries that end with their listener.
+const noListener = "the listener was removed from the spec"
+
 // gone is the status of an endpoint that wants no more.
 const gone = 410
 
@@ -123,7 +126,7 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	var o outcome
 	switch {
 	case l == nil:
-		o = outcome{over: true, try: try{Error: "the listener was removed from the spec"}}
+		o = outcome{over: true, try: try{Error: noListener}}
 	case l.state.Status != Active:
 		o.park = true
 	default:
@@ -304,6 +307,11 @@ func (e *ending) decide(ctx context.Context) error {
 		}
 		e.sides = append(e.sides, on(e.rev, laneSide(&e.d, due)))
 		return nil
+	}
+
+	// The listener went during the try: there is no other one, and nobody who could let it wait for one.
+	if e.l == nil && !e.o.delivered {
+		e.o.over, e.o.try.Error = true, noListener
 	}
 
 	// What is known of the delivery, and its log.

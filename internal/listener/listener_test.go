@@ -610,34 +610,6 @@ func TestSecretsAreNotInTheOpen(t *testing.T) {
 	})
 }
 
-func TestListenersComeAndGo(t *testing.T) {
-	inBubble(t, `{}`, func(t *testing.T, h *house) {
-		t.Helper()
-		s := h.serve()
-		defer s.stop()
-		h.write("order:a", "was_placed", 1)
-		h.deploy(s, hook)
-		h.write("order:a", "was_placed", 2)
-		h.rest()
-		h.answer("hook", always(500))
-		h.write("order:a", "was_placed", 3)
-		h.rest()
-		h.deploy(s, `{}`)
-		h.write("order:a", "was_placed", 4)
-		h.pass(time.Hour)
-		same(t, h.numbers("hook", ""), []int{2, 3})
-		d := h.one(s, listener.Filter{Status: listener.Failed})
-		same(t, d.LastError, "the listener was removed from the spec")
-
-		// It comes back as a new one.
-		h.answer("hook", always(200))
-		h.deploy(s, hook)
-		h.write("order:a", "was_placed", 5)
-		h.pass(time.Hour)
-		same(t, h.numbers("hook", ""), []int{2, 3, 5})
-	})
-}
-
 func TestCleanUp(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()
