@@ -91,20 +91,49 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 			continue
 		}
 		// It is gone: what waits for it ends now. The subscription goes last, since by it the listener is found.
-		sides, _, err := s.unpark(ctx, t, name)
-		if err != nil {
+		if err := s.endWaiting(ctx, t, name); err != nil {
 			return err
-		}
-		if len(sides) > 0 {
-			if err := s.o.Store.Write(ctx, t, sides); err != nil && !overtaken(err) {
-				return err
-			}
 		}
 		if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone. What is under way ends by itself.
+func (s *Service) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
+	for range maxTries {
+		sides, others, err := s.unpark(ctx, t, name)
+		if err != nil {
+			return err
+		}
+		now := s.o.Clock.Now()
+		for _, lane := range others {
+			if lane.Space != laneSpace {
+				continue
+			}
+			it, err := s.o.Store.Get(ctx, t, laneSpace, lane.Key)
+			if err != nil || it.Rev != lane.Rev {
+				continue // it goes on by itself
+			}
+			_, id, err := worker.ReadAttempts(it.Value)
+			if err != nil || len(id) == 0 {
+				continue
+			}
+			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
+			if err == nil && d.Next.Equal(it.Due) {
+				sides = append(sides, store.Side{Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+			}
+		}
+		if len(sides) == 0 {
+			return nil
+		}
+		if err := s.o.Store.Write(ctx, t, sides); !overtaken(err) {
+			return err
+		}
+	}
+	return errContended
 }
 
 // namesIn lists the listeners that a spec has for an environment.

@@ -21,6 +21,8 @@ func TestListenersComeAndGo(t *testing.T) {
 		h.write("order:a", "was_placed", 3)
 		h.rest()
 		h.deploy(s, `{}`)
+		h.rest()
+		same(t, h.one(s, listener.Filter{Status: listener.Failed}).LastError, "the listener was removed from the spec") // not only when the next try is due
 		h.write("order:a", "was_placed", 4)
 		h.pass(time.Hour)
 		same(t, h.numbers("hook", ""), []int{2, 3})
@@ -75,16 +77,21 @@ func TestWhatWasLeftGoesOn(t *testing.T) {
 		h.answer("hook", always(500))
 		h.write("order:a", "was_placed", 1)
 		h.rest()
-		h.deploy(s, `{}`)
-		items, err := h.Scan(t.Context(), shop, "listener.lanes", store.Prefix("hook/"), 2)
-		if err != nil || len(items) != 1 {
-			t.Fatal(items, err)
+		var left []store.Side
+		for _, space := range []store.Space{"listener.lanes", "listener.deliveries"} {
+			items, err := h.Scan(t.Context(), shop, space, store.Prefix(""), 2)
+			if err != nil || len(items) != 1 {
+				t.Fatal(items, err)
+			}
+			left = append(left, store.Side{Op: store.Put, Space: space, Key: items[0].Key, Value: items[0].Value})
 		}
-		if err := h.Write(t.Context(), shop, []store.Side{{Op: store.Put, Space: "listener.lanes", Key: items[0].Key, Value: items[0].Value}}); err != nil {
+		h.deploy(s, `{}`)
+		h.rest()
+		if err := h.Write(t.Context(), shop, left); err != nil {
 			t.Fatal(err)
 		}
 		h.pass(time.Hour)
-		same(t, h.one(s, listener.Filter{}).Status, listener.Pending)
+		same(t, h.one(s, listener.Filter{Status: listener.Pending}).Attempts, 1)
 
 		h.answer("hook", always(200))
 		h.deploy(s, hook)
