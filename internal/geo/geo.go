@@ -29,11 +29,15 @@ type Point struct{ Lat, Lng float64 }
 // Valid reports whether the coordinates are in their ranges.
 func (p Point) Valid() bool { return math.Abs(p.Lat) <= 90 && math.Abs(p.Lng) <= 180 }
 
-// Distance returns how far q is from p over the sphere, in metres.
+// Distance returns how far q is from p over the sphere, in metres. Two ways to write one point are the same distance from everything, 0 from each other.
 func (p Point) Distance(q Point) float64 {
 	const radian = math.Pi / 180
+	p, q = p.unique(), q.unique()
 	lat, lng := math.Sin((q.Lat-p.Lat)*radian/2), math.Sin((q.Lng-p.Lng)*radian/2)
-	h := lat*lat + math.Cos(p.Lat*radian)*math.Cos(q.Lat*radian)*lng*lng
+	h := lat * lat
+	if math.Abs(p.Lat) != 90 && math.Abs(q.Lat) != 90 { // at a pole all longitudes are one; math.Cos is not quite 0 there
+		h += math.Cos(p.Lat*radian) * math.Cos(q.Lat*radian) * lng * lng
+	}
 	return 2 * EarthRadius * math.Asin(math.Sqrt(min(1, h)))
 }
 

@@ -253,6 +253,34 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
+// TestDistancesOfOnePoint writes one point in two ways: each is as far away as the other, and nothing is between them.
+func TestDistancesOfOnePoint(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ p, q geo.Point }{
+		{geo.Point{Lat: 0, Lng: 180}, geo.Point{Lat: 0, Lng: -180}},
+		{geo.Point{Lat: -33.3, Lng: 180}, geo.Point{Lat: -33.3, Lng: -180}},
+		{geo.Point{Lat: 90, Lng: 0}, geo.Point{Lat: 90, Lng: 90}},
+		{geo.Point{Lat: -90, Lng: 13}, geo.Point{Lat: -90, Lng: -180}},
+		{geo.Point{Lat: 0, Lng: 0}, geo.Point{Lat: math.Copysign(0, -1), Lng: math.Copysign(0, -1)}},
+	} {
+		if d := c.p.Distance(c.q); d != 0 {
+			t.Errorf("%v is %g m from %v", c.q, d, c.p)
+		}
+		for _, from := range []geo.Point{{Lat: 50, Lng: 10}, {Lat: 0.001, Lng: 179.999}, {Lat: -89, Lng: -100}, {Lat: 90, Lng: 1}} {
+			if a, b := from.Distance(c.p), from.Distance(c.q); a != b || a != c.q.Distance(from) {
+				t.Errorf("%v is %g m from %v, and %v %g", c.p, a, from, c.q, b)
+			}
+		}
+	}
+
+	// What is on one parallel is as far from the pole.
+	for lng := -180.0; lng <= 180; lng += 0.5 {
+		if a, b := (geo.Point{Lat: 90}).Distance(geo.Point{Lat: 12.34, Lng: lng}), (geo.Point{Lat: 90}).Distance(geo.Point{Lat: 12.34}); a != b {
+			t.Errorf("%g is %g m from the pole, not %g", lng, a, b)
+		}
+	}
+}
+
 // TestReachBounds sees that what is in a cell is as far away as is said of the cell.
 func TestReachBounds(t *testing.T) {
 	t.Parallel()
