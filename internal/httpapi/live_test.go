@@ -437,6 +437,13 @@ func TestGeofences(t *testing.T) {
 				t.Errorf("%s: %d %s", query, got.status, got.body)
 			}
 		}
+
+		// A filter that cannot stand there is refused with the indexes that there are, and so are two of one field.
+		for _, query := range []string{"?near=50,10&radius=5&text.gt=a", "?text=a&text.in=b", "/_stream?text=a&text.in=b", "/_count?text=a&text.in=b"} {
+			if got := f.do(t, "GET", "/_projections/vans"+query, ""); got.member(t, "code") != "not_indexed" || !strings.Contains(got.body, `"details":{"indexes":["text"]}`) {
+				t.Errorf("%s: %d %s", query, got.status, got.body)
+			}
+		}
 	})
 }
 

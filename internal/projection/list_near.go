@@ -30,7 +30,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	case ask.Order != nil:
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "Rows that are near a point come by their distance: leave 'order' out").At("order")
 	case p.next != nil:
-		return nil, j17.Errorf(j17.CodeNotIndexed, "What is near a point can be filtered by equal values only").At(j17.Printable(p.next.field))
+		return nil, unservable(d.Indexes, p.next.field, "What is near a point can be filtered by equal values only")
 	}
 	kinds, err := s.places.Kinds(ctx, t, d.ForEach, spec.Point)
 	if err != nil {

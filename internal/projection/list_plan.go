@@ -88,13 +88,27 @@ type indexDetails struct {
 	Declare json.RawMessage   `json:"declare,omitempty"`
 }
 
+// declared are the details of a query that none of the indexes serves, without one that would.
+func declared(indexes []spec.Index) indexDetails {
+	details := indexDetails{Indexes: []json.RawMessage{}}
+	for i := range indexes {
+		details.Indexes = append(details.Indexes, declaredIndex(fieldNames(&indexes[i]), indexes[i].Words))
+	}
+	return details
+}
+
+// unservable is the error of a filter that no index can serve in its place; indexes are those that there are.
+func unservable(indexes []spec.Index, parameter, says string) error {
+	e := j17.Errorf(j17.CodeNotIndexed, "%s", says)
+	e.Details = declared(indexes)
+	return e.At(j17.Printable(parameter))
+}
+
 // notIndexed is the error of a query that no index serves.
 func notIndexed(of *spec.Projection, q listQuery) error {
-	details := indexDetails{Indexes: []json.RawMessage{}}
+	details := declared(of.Indexes)
 	var there []string
-	for i := range of.Indexes {
-		raw := declaredIndex(fieldNames(&of.Indexes[i]), of.Indexes[i].Words)
-		details.Indexes = append(details.Indexes, raw)
+	for _, raw := range details.Indexes {
 		there = append(there, string(raw))
 	}
 	says := "No index of the projection '" + of.Name + "' serves this list"

@@ -101,7 +101,7 @@ func readQuery(indexes []spec.Index, filters map[string]string, order *string) (
 		case had.isRange() && c.isRange():
 			had.narrow(&c)
 		default:
-			return q, j17.Errorf(j17.CodeNotIndexed, "'%s' has two filters that cannot be combined: only bounds (gt, gte, lt, lte) can stand together on one field", j17.Printable(c.field)).At(j17.Printable(name))
+			return q, unservable(indexes, name, "'"+j17.Printable(c.field)+"' has two filters that cannot be combined: only bounds (gt, gte, lt, lte) can stand together on one field")
 		}
 	}
 
