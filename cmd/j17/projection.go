@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,9 +164,14 @@ func (o *operating) postProjection(ctx context.Context, f *projectionFile, query
 	var raw json.RawMessage
 	err = o.change(ctx, !query.Has("dry_run"), func() error {
 		err := o.Call(ctx, client.Request{
-			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: json.RawMessage(f.source),
+			Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: f.source, // as it is, since the server counts lines in it
 		}, &raw)
-		if refused, ok := errors.AsType[*client.Error](err); ok && len(refused.Problem.Errors) > 0 && !o.env.machine {
+		refused, ok := errors.AsType[*client.Error](err)
+		switch {
+		case !ok || len(refused.Problem.Errors) == 0:
+		case o.env.machine:
+			refused.Problem.Errors = f.placed(refused.Problem.Errors)
+		default:
 			o.env.show(f.name, f.source, f.findings(refused.Problem.Errors, diag.Error))
 			refused.Problem.Errors = nil // shown
 		}
@@ -184,6 +190,51 @@ func (f *projectionFile) findings(from []j17.FieldError, severity diag.Severity)
 		found = append(found, d)
 	}
 	return found
+}
+
+// placed puts the places of findings, which the server counts from where the definition begins, to where they are in the file.
+func (f *projectionFile) placed(from []j17.FieldError) []j17.FieldError {
+	if f.within == "" {
+		return from
+	}
+	place, _ := value.Locate(string(f.source), f.within)
+	line, column := value.Position(string(f.source), place.Start)
+	placed := slices.Clone(from)
+	for i := range placed {
+		at := &placed[i]
+		if at.Line == 1 {
+			at.Column += column - 1
+		}
+		if at.Line > 0 {
+			at.Line += line - 1
+		}
+	}
+	return placed
+}
+
+// answer is an answer of the server with the warnings about the definition at their places in the file, and with what else was said when it was posted.
+func (f *projectionFile) answer(raw json.RawMessage, warnings []j17.FieldError, more ...value.Member) (json.RawMessage, error) {
+	answer, err := value.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	text, err := json.Marshal(append([]j17.FieldError{}, f.placed(warnings)...)) // [] where there are none
+	if err != nil {
+		return nil, err
+	}
+	found, err := value.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	members := slices.Clone(answer.Members())
+	for _, m := range append(more, value.Member{Key: "warnings", Value: found}) {
+		if i := slices.IndexFunc(members, func(had value.Member) bool { return had.Key == m.Key }); i >= 0 {
+			members[i] = m
+		} else {
+			members = append(members, m)
+		}
+	}
+	return value.ObjectValue(members...).AppendJSON(nil), nil
 }
 
 // waiting are the flags of commands after which an index is built.
@@ -301,6 +352,9 @@ Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a pr
 			return err
 		}
 		if asJSON {
+			if raw, err = f.answer(raw, done.Warnings, value.Member{Key: "created", Value: value.BoolValue(done.Created)}); err != nil {
+				return err
+			}
 			return e.printAnswer(raw)
 		}
 		text := "Replaced the projection %s in %s.\n"
@@ -344,12 +398,15 @@ Exit code 0: it could be deployed, 3: the definition is not valid.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return e.printAnswer(raw)
-		}
 		tried, err := decoded[wire.ProjectionDryRun](raw)
 		if err != nil {
 			return err
+		}
+		if asJSON {
+			if raw, err = f.answer(raw, tried.Warnings); err != nil {
+				return err
+			}
+			return e.printAnswer(raw)
 		}
 		e.show(f.name, f.source, f.findings(tried.Warnings, diag.Warning))
 		var b strings.Builder
