@@ -28,6 +28,7 @@ import (
 	"j17/internal/index"
 	"j17/internal/projection"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/wire"
@@ -389,6 +390,39 @@ func TestPreparationsAreGivenUp(t *testing.T) {
 	}
 	if err := s.views.Remove(t.Context(), s.tenant, "posted"); err != nil || s.shows(t, "posted") != "" {
 		t.Fatal(err)
+	}
+}
+
+// TestSpecsTakeTheNamesOfPreparations deploys a spec that declares the name of what is prepared: it is given up, and the deployment says so once.
+func TestSpecsTakeTheNamesOfPreparations(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.deploy(t, notes(keep, ""))
+	s.write(t)
+	const first = `{"name":"posted","sources":[{"aggregate":"note","id":"$.color"}]}`
+	for _, c := range []struct {
+		posted bool
+		says   string
+	}{
+		{false, "a projection 'posted' is prepared in this environment; that is given up, and the spec's definition takes its place"},
+		{true, "the projection 'posted' was posted to this environment; the spec's definition takes its place"},
+	} {
+		if c.posted {
+			s.post(t, first, false)
+		}
+		s.post(t, byColors, true)
+		result := s.deploy(t, notes(keep, `"posted":{"sources":[{"aggregate":"note","id":"$.note"}]}`))
+		if len(result.Incompatible) != 1 || result.Incompatible[0].Severity != diag.Warning || result.Incompatible[0].Message != c.says || result.Incompatible[0].Pointer != "/projections/posted" {
+			t.Errorf("posted %t: %+v", c.posted, result.Incompatible)
+		}
+		s.settle(t)
+		if got := s.shows(t, "posted"); got != `ready, , {"sources":[{"aggregate":"note","id":"$.note"}]}` {
+			t.Error(got)
+		}
+		s.deploy(t, notes(keep, ""))
+		if got := s.shows(t, "posted"); got != "" {
+			t.Error(got)
+		}
 	}
 }
 

@@ -282,8 +282,16 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		return deploy.Beside{}, engine.StorageError(err)
 	}
 	for i := range waiting {
-		if name := waiting[i].Key; after.Projections[name] != nil {
-			b.Sides = append(b.Sides, store.Side{Op: store.Delete, Space: preparedSpace, Key: name})
+		name := waiting[i].Key
+		if after.Projections[name] == nil {
+			continue
+		}
+		b.Sides = append(b.Sides, store.Side{Op: store.Delete, Space: preparedSpace, Key: name})
+		if !slices.Contains(b.Taken, name) {
+			b.Found = append(b.Found, diag.Diagnostic{
+				Severity: diag.Warning, Pointer: diag.Pointer("/projections").Key(name),
+				Message: "a projection '" + name + "' is prepared in this environment; that is given up, and the spec's definition takes its place",
+			})
 		}
 	}
 
