@@ -3,11 +3,13 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"j17"
 	"j17/internal/client"
 )
 
@@ -171,7 +173,20 @@ func (s *Server) listRows(ctx context.Context, in listIn) (any, error) {
 		q.Set("radius", in.Radius.String())
 	}
 	rows, err := s.rows(in.page, q, func(q url.Values) (client.RowPage, error) { return s.o.Reader.ProjectionRows(ctx, in.Name, q) })
-	return rows, withTool(err, "has no rows", "read_projection does that.")
+	return rows, withoutRows(in.Name, err)
+}
+
+// withoutRows names the tool for a projection that has no rows. The server refuses it for the number of rows, which this program has asked for by itself.
+func withoutRows(name string, err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || !strings.Contains(refused.Problem.Message, "has no rows") {
+		return err
+	}
+	said, problem := *refused, *refused.Problem
+	problem.Path = ""
+	problem.Message = "The projection '" + j17.Printable(name) + "' has no rows: it is not for each aggregate of a type. read_projection reads it, with its parameters."
+	said.Problem = &problem
+	return &said
 }
 
 type countOut struct {
@@ -186,7 +201,7 @@ func (s *Server) countRows(ctx context.Context, in listIn) (any, error) {
 	}
 	n, err := s.o.Reader.CountRows(ctx, in.Name, q)
 	if err != nil {
-		return nil, withTool(err, "has no rows", "read_projection does that.")
+		return nil, withoutRows(in.Name, err)
 	}
 	return countOut{in.Name, n}, nil
 }

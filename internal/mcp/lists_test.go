@@ -110,7 +110,10 @@ func TestLists(t *testing.T) {
 	// Where it sends its readers elsewhere, the tool that goes there is named.
 	r.err = &client.Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "The projection 'x' has no rows: read it").At("count"), Status: 400}
 	for _, tool := range []string{"list_rows", "count_rows"} {
-		refusal(t, s, tool, `{"name":"x"}`, "read it. read_projection does that.", "Place: count")
+		refusal(t, s, tool, `{"name":"x"}`, "The projection 'x' has no rows: it is not for each aggregate of a type. read_projection reads it, with its parameters.", "Code: invalid_parameter")
+		if text, _ := call(t, s, tool, `{"name":"x"}`); strings.Contains(text, "count") {
+			t.Errorf("%s tells of a parameter that nobody has given: %s", tool, text)
+		}
 	}
 	r.err = &client.Error{Problem: j17.Errorf(j17.CodeInvalidParameter, "Say which one, or ask for its rows."), Status: 200}
 	refusal(t, s, "read_projection", `{"name":"x"}`, "or ask for its rows. list_rows lists them.")
