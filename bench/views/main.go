@@ -61,17 +61,30 @@ func main() {
 	}
 }
 
-// target is the server under test.
+// target is the server under test, and the environment that is asked.
 type target struct {
 	*devserver.Server
 
+	env    string
 	rows   int
 	client *http.Client
 	out    io.Writer
 	// told is done when a failure was printed.
-	told sync.Once
+	told *sync.Once
 	// values counts the writes: each gives its order values that it never had.
-	values atomic.Int64
+	values *atomic.Int64
+}
+
+// newTarget asks the environment prod of a server, which alone has the projection.
+func newTarget(server *devserver.Server) *target {
+	return &target{Server: server, env: "prod", client: devserver.Client(clock.System{}), told: &sync.Once{}, values: &atomic.Int64{}}
+}
+
+// in asks another environment of the same server.
+func (t *target) in(env string) *target {
+	other := *t
+	other.env = env
+	return &other
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -128,7 +141,7 @@ func start(ctx context.Context, bin string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{Server: server, client: devserver.Client(clock.System{})}, nil
+	return newTarget(server), nil
 }
 
 // admin sends a request to the internal listener.
@@ -139,7 +152,7 @@ func (t *target) admin(ctx context.Context, method, path string, body io.Reader)
 
 // call sends a request to the environment and returns the open answer.
 func (t *target) call(ctx context.Context, method, path, body string) (*http.Response, error) {
-	r, err := t.Request(ctx, "prod", method, path, strings.NewReader(body))
+	r, err := t.Request(ctx, t.env, method, path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -330,6 +343,26 @@ func (t *target) writes(ctx context.Context, each time.Duration, typ string, rat
 	})
 }
 
+// turns is how many turns two kinds of writes take that are compared.
+const turns = 5
+
+// against lets writes of one type and those of another one, perhaps elsewhere, take turns, for each as long as is said in all.
+func (t *target) against(ctx context.Context, each time.Duration, typ string, other *target, otherType string) (these, those *took) {
+	these, those = &took{}, &took{}
+	for turn := range turns {
+		mine := func() { these.all = append(these.all, t.writes(ctx, each/turns, typ, 0).all...) }
+		theirs := func() { those.all = append(those.all, other.writes(ctx, each/turns, otherType, 0).all...) }
+		if turn%2 == 0 {
+			mine()
+			theirs()
+		} else {
+			theirs()
+			mine()
+		}
+	}
+	return these, those
+}
+
 // shown asks for a list until it is answered, and returns how long that took.
 func (t *target) shown(ctx context.Context) time.Duration {
 	began := now()
@@ -347,13 +380,26 @@ func (t *target) upkeep(ctx context.Context, each time.Duration) error {
 		return fmt.Sprintf("%.0f %% (%.0f to %.0f a second)", 100*(1-rate/than), than, rate)
 	}
 
-	// Without the projection: what is compared writes to the same aggregates, which are there.
-	t.writes(ctx, each, "note", 0)
-	t.writes(ctx, each, "spot", 0)
+	// With the projection and without, which another environment is: that takes turns, since merges of what was written before fall on both. What is
+	// compared writes to the same aggregates, which are there.
+	without := t.in("staging")
+	for _, there := range []*target{t, without} {
+		there.writes(ctx, each/turns, "note", 0)
+	}
+	t.writes(ctx, each/turns, "spot", 0)
+	if err := t.rest(ctx); err != nil {
+		return err
+	}
+	alone, beside := without.against(ctx, each, "note", t, "note")
+	t.row("writes of a type that no index concerns are slower beside a projection by", loss(rate(alone), rate(beside)), "nothing")
+	notes, spots := t.against(ctx, each, "note", t, "spot")
+	t.row("writes with a place are slower by", loss(rate(notes), rate(spots)), "10 %")
+
+	// Without it.
 	if err := errors.Join(t.admin(ctx, http.MethodDelete, "projections/orders", nil), t.rest(ctx)); err != nil {
 		return err
 	}
-	notes, orders := t.writes(ctx, each, "note", 0), t.writes(ctx, each, "order", 0)
+	orders := t.writes(ctx, each, "order", 0)
 	if err := t.rest(ctx); err != nil {
 		return err
 	}
@@ -363,18 +409,7 @@ func (t *target) upkeep(ctx context.Context, each time.Duration) error {
 		return err
 	}
 
-	// With it, at full speed. What is compared takes turns: merges of what was written before fall on both.
-	const turns = 5
-	beside, spots := &took{}, &took{}
-	for range turns {
-		beside.all = append(beside.all, t.writes(ctx, each/turns, "note", 0).all...)
-		spots.all = append(spots.all, t.writes(ctx, each/turns, "spot", 0).all...)
-	}
-	t.row("writes of a type that no index concerns are slower beside a projection by", loss(rate(notes), rate(beside)), "nothing")
-	t.row("writes with a place are slower by", loss(rate(beside), rate(spots)), "10 %")
-	if err := t.rest(ctx); err != nil {
-		return err
-	}
+	// With it, at full speed.
 	t.row("writes that three indexes follow are slower by", loss(rate(orders), rate(t.writes(ctx, each, "order", 0))), "15 %")
 	t.row("after them, until a list shows all", fmt.Sprintf("%.2f s", t.shown(ctx).Seconds()), "2 s")
 	if err := t.rest(ctx); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"j17/bench/devserver"
-	"j17/internal/clock"
 )
 
 const placesSpec = `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon"}}, "aggregate_types": {
@@ -54,7 +53,8 @@ func places(ctx context.Context, bin string, out io.Writer, points int, each tim
 		return err
 	}
 	defer server.End()
-	t := &target{Server: server, rows: points, out: out, client: devserver.Client(clock.System{})}
+	t := newTarget(server)
+	t.rows, t.out = points, out
 	q := squareOf(points)
 	if err := errors.Join(t.loadPlaces(ctx, q), t.rest(ctx)); err != nil {
 		return err
