@@ -126,15 +126,26 @@ func (s *Service) endWaiting(ctx context.Context, t j17.Tenant, name string) err
 				sides = append(sides, store.Side{Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
 			}
 		}
-		if len(sides) == 0 {
-			return nil
+
+		// In pieces, so that what changes meanwhile holds up few others.
+		again := false
+		for piece := range slices.Chunk(sides, endedAtOnce) {
+			switch err := s.o.Store.Write(ctx, t, piece); {
+			case overtaken(err):
+				again = true
+			case err != nil:
+				return err
+			}
 		}
-		if err := s.o.Store.Write(ctx, t, sides); !overtaken(err) {
-			return err
+		if !again {
+			return nil
 		}
 	}
 	return errContended
 }
+
+// endedAtOnce is how many lanes of a listener that is gone are made due together.
+const endedAtOnce = 64
 
 // namesIn lists the listeners that a spec has for an environment.
 func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
