@@ -213,7 +213,7 @@ func exported() []parameter {
 	return []parameter{
 		{name: "of", kind: choice, choices: []string{"events", "aggregates"}, about: "Events, or present states; events without it."},
 		{name: "type", about: "Only those of this aggregate type."},
-		{name: "after", kind: position, about: "The stream_id of the event after which to begin."},
+		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
 		{name: "format", kind: choice, choices: []string{"ndjson", "json", "cloudevents"}, about: "One object a line, one document, or one CloudEvent a line; ndjson without it."},
 		{name: "checkpoint", kind: flag, about: "Whether an export that completes another one ends with the signed checkpoint too."},
 	}

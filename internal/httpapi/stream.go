@@ -103,8 +103,8 @@ func (l *lines) close(err error) error {
 	if l.whole {
 		l.c.put(l.w, append(append([]byte{']'}, l.members...), '}'))
 	}
-	if !l.position.IsZero() {
-		l.w.Header().Set(headerPosition, l.position.String())
+	if l.of == "events" {
+		l.w.Header().Set(headerPosition, l.position.PositionText())
 	}
 	return nil
 }
