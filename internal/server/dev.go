@@ -196,6 +196,9 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		if err := d.deployFile(ctx); err != nil {
 			return nil, err
 		}
+		for _, env := range j17.Environments() {
+			d.server.early = append(d.server.early, j17.TenantOf(d.creds.Instance, env))
+		}
 	}
 
 	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed, move: d.keepOffset, gate: gate, busy: make(chan struct{}, 1)}

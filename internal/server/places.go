@@ -54,3 +54,12 @@ func (s *Server) built(ctx context.Context, t j17.Tenant) {
 		s.options.Logger.WarnContext(ctx, "the builds of an environment cannot be waited for", slog.String("tenant", string(t)), slog.Any("error", err))
 	}
 }
+
+// allBuilt is built for several environments side by side.
+func (s *Server) allBuilt(ctx context.Context, tenants []j17.Tenant) {
+	var builds panics.Parts
+	for _, t := range tenants {
+		builds.Go(func() { s.built(ctx, t) })
+	}
+	builds.Wait()
+}

@@ -171,8 +171,9 @@ type Server struct {
 	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
 	feed   *feed.Subscriptions
 	builds *build.Service
-	// building is set when the server runs: from then on builds are carried out.
+	// building is set when the server runs: from then on builds are carried out. early are the environments that got a spec before.
 	building  atomic.Bool
+	early     []j17.Tenant
 	indexes   *index.Service
 	listeners *listener.Service
 	schedule  *schedule.Service
@@ -462,18 +463,11 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		servers[s.plain] = s.httpServer(requests, s.plain, s.plainHandler)
 	}
 
-	// Serve until the end, or until something fails.
+	// Work and serve until the end, or until something fails. Clients wait for what a deployment before has begun to build, as they would have for
+	// its answer.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
-	var answered *direct.Front
-	for l, h := range servers {
-		if _, plain := l.(*watched); plain && l == s.public {
-			answered = direct.Before(l, h, httpapi.Direct)
-			l = answered
-		}
-		g.Go(func() error { return serve(h, l) })
-	}
 	workers = append(workers, s.backups.Run)
 	if s.options.FitCollector {
 		workers = append(workers, func(ctx context.Context) error { newCollector().run(ctx, s.worker); return nil })
@@ -482,6 +476,20 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
 	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.places.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
+	}
+	var answered *direct.Front
+	for l, h := range servers {
+		public := l == s.public
+		if _, plain := l.(*watched); plain && public {
+			answered = direct.Before(l, h, httpapi.Direct)
+			l = answered
+		}
+		g.Go(func() error {
+			if public {
+				s.allBuilt(failed, s.early)
+			}
+			return serve(h, l)
+		})
 	}
 	<-failed.Done()
 
