@@ -370,7 +370,7 @@ func (c *compiler) operandArray(v value.Value, at diag.Pointer, name string) nod
 	if can(n, value.Array) {
 		return n
 	}
-	c.errorf(at, "%s takes an array of operands or a path to one, not %s", name, kindOf(v)).
+	c.errorf(at, "%s takes an array of operands or a path to one, not %s", name, c.yielded(v, n)).
 		Hintf(`write {"%s": ["$.data.a", "$.data.b"]}, or a path like "$.data.amounts"`, name)
 	return &literal{}
 }

@@ -234,6 +234,7 @@ func literalArray(v value.Value, elems []node) node {
 
 // array compiles an operand that has to be an array. A string without a prefix is a state path.
 func (c *compiler) array(v value.Value, at diag.Pointer) node {
+	got := kindOf(v)
 	switch v.Kind() {
 	case value.String:
 		switch {
@@ -250,12 +251,14 @@ func (c *compiler) array(v value.Value, at diag.Pointer) node {
 		}
 		return c.path(p, at, false)
 	case value.Array, value.Object:
-		if n := c.value(v, at, false); can(n, value.Array) {
+		n := c.value(v, at, false)
+		if can(n, value.Array) {
 			return n
 		}
+		got = c.yielded(v, n)
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
-	c.errorf(at, "an array is needed here, not %s", kindOf(v)).Hintf(`write a path like "items", "@.items" or "$.data.items", or an array`)
+	c.errorf(at, "an array is needed here, not %s", got).Hintf(`write a path like "items", "@.items" or "$.data.items", or an array`)
 	return &literal{}
 }
 
@@ -275,7 +278,7 @@ func (c *compiler) number(v value.Value, at diag.Pointer, what string) node {
 		}
 	default:
 		if !can(n, value.Number) {
-			c.errorf(at, "%s is a number or a path to one, not %s", what, kindOf(v)).Hintf(`write a number like 1, or a path like "$.data.amount"`)
+			c.errorf(at, "%s is a number or a path to one, not %s", what, c.yielded(v, n)).Hintf(`write a number like 1, or a path like "$.data.amount"`)
 		}
 	}
 	return n
@@ -298,7 +301,7 @@ func (c *compiler) key(v value.Value, at diag.Pointer, what string) node {
 			return n
 		}
 	}
-	c.errorf(at, "a key is a string or a path to one, not %s", kindOf(v)).Hintf(`write a path like "$.data.user_id"`)
+	c.errorf(at, "a key is a string or a path to one, not %s", c.yielded(v, n)).Hintf(`write a path like "$.data.user_id"`)
 	return n
 }
 

@@ -386,11 +386,7 @@ func (c *compiler) mergeForm(v value.Value, at diag.Pointer, name string, keeps 
 	for i, elem := range v.Elems() {
 		item := c.value(elem, at.Index(i), keeps)
 		if !can(item, value.Object) {
-			got := elem
-			if lit, ok := item.(*literal); ok {
-				got = lit.v
-			}
-			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, kindOf(got)).Hintf("write an object or a path that leads to one")
+			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, c.yielded(elem, item)).Hintf("write an object or a path that leads to one")
 		}
 		n.items[i] = item
 	}
