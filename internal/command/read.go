@@ -68,6 +68,9 @@ func (c *Command) batch(body value.Value) {
 }
 
 func batchEvent(v value.Value) (Event, error) {
+	if v.Kind() != value.Object {
+		return Event{}, j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object: its 'type', and its 'data' if it has any")
+	}
 	if err := OnlyMembers(v, "", "type", "data"); err != nil {
 		return Event{}, err
 	}
