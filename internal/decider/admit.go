@@ -95,7 +95,7 @@ func (d *Decider) Admit(c *command.Command, b *work.Budget, resolve func(*comman
 	}
 	for i := range c.Writes {
 		if err := a.types(d, &c.Writes[i], i); err != nil {
-			return nil, a.InWrite(err, i)
+			return nil, err
 		}
 	}
 	if err := c.FaultAt(command.AtEvents); err != nil {
@@ -196,7 +196,7 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 		et, err := EventType(typ, w.Events[i].Type)
 		switch {
 		case err != nil && w.Batch:
-			return j17.InEvent(j17.At(err, "type"), i)
+			return a.InWrite(j17.InEvent(j17.At(err, "type"), i), number)
 		case err != nil:
 			return err
 		}

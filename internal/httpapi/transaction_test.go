@@ -109,7 +109,7 @@ func TestRefusedTransactions(t *testing.T) {
 	}{
 		{fresh + `{"key":"account:` + anotherAccount + `","events":` + move + `}`, "400 validation_failed data.amount 1 1"},
 		{fresh + `{"key":"account:` + anotherAccount + `","events":[{"type":"nothing"}]}`, "404 unknown_event_type type 1 0"},
-		{fresh + `{"key":"nothing:` + anotherAccount + `","events":` + opened + `}`, "404 unknown_aggregate_type writes[1].key 1 <nil>"},
+		{fresh + `{"key":"nothing:` + anotherAccount + `","events":` + opened + `}`, "404 unknown_aggregate_type writes[1].key <nil> <nil>"},
 		{fresh + `{"key":"account:no id","events":` + opened + `}`, "422 invalid_identifier writes[1].key <nil> <nil>"},
 		{fresh + `{"key":"account:LED-99","events":` + opened + `}`, "404 aggregate_not_found writes[1].key <nil> <nil>"},
 		{fresh + `{"key":"account:` + anAccount + `","previous_length":0,"events":` + opened + `}`, "409 conflict <nil> 1 <nil>"},
