@@ -324,6 +324,15 @@ func TestConcurrencyControl(t *testing.T) {
 			t.Errorf("If-Match %v: %v", tc.tags, err)
 		}
 	}
+
+	// Where neither the tag nor the length is right, the tag answers.
+	for tag, want := range map[string]j17.Code{s.EntityTag: j17.CodePreconditionFailed, "*": j17.CodeConflict} {
+		c := enginetest.Command(t, "counter/"+id+"/was_counted", expecting(99))
+		c.IfMatch = []string{tag}
+		if _, err := f.Execute(t.Context(), c); j17.CodeOf(err) != want {
+			t.Errorf("If-Match %s and a length of 99: %v", tag, err)
+		}
+	}
 }
 
 // TestConcurrentWriters lets many writers race and checks that exactly the accepted events are there.
