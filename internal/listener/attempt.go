@@ -244,6 +244,9 @@ func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, 
 	if err != nil {
 		return nil, false, err
 	}
+	if l == nil && !s.restored(j.at.tenant) {
+		return nil, false, errNoSpec // it went during the try
+	}
 	if o, err = s.withoutErased(ctx, l, j, o); err != nil {
 		return nil, false, err
 	}

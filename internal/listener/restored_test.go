@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"j17/internal/listener"
 	"j17/internal/spec"
 )
 
@@ -41,6 +42,30 @@ func TestWhatIsNotRestoredIsNotGone(t *testing.T) {
 		same(t, len(told), 4)
 		same(t, h.lag(s, "hook"), 0)
 	})
+}
+
+// TestASpecThatIsAwayIsNoListenerThatIsGone takes the spec of an environment away during a try, as on a server that an environment leaves and comes
+// back to: the delivery has not failed, and nothing that waits behind it is lost.
+func TestASpecThatIsAwayIsNoListenerThatIsGone(t *testing.T) {
+	for _, answer := range []int{500, 200} {
+		inBubble(t, hook, func(t *testing.T, h *house) {
+			t.Helper()
+			s := h.serve()
+			defer s.stop()
+			h.answer("hook", func(message) (int, time.Duration) { return answer, 5 * time.Second })
+			h.write("order:1", "was_placed", 1)
+			h.write("order:1", "was_placed", 2)
+			h.rest()
+			there := h.spec
+			h.set(nil)
+			h.pass(10 * time.Second)
+			h.answer("hook", always(200))
+			h.set(there)
+			h.pass(time.Hour)
+			same(t, h.numbers("hook", ""), []int{1, 1, 2})
+			same(t, len(h.deliveries(s, listener.Filter{Status: listener.Delivered})), 2)
+		})
+	}
 }
 
 // set puts a spec in the place of the one that there is.
