@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,38 @@ func TestAListenerGoesDuringATry(t *testing.T) {
 			h.write("order:a", "was_placed", 3)
 			h.pass(time.Minute)
 			same(t, h.numbers("hook", ""), []int{1, 3})
+		})
+	}
+}
+
+// TestAListenerGoesWhileATryIsNoted removes a listener when what came of a try has been decided and is not written yet: no delivery waits for a next
+// try, or for a listener to be resumed that is not there.
+func TestAListenerGoesWhileATryIsNoted(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		inBubble(t, hook, func(t *testing.T, h *house) {
+			t.Helper()
+			way := &meeting{Store: h.Store}
+			s := h.serveOn(way)
+			defer s.stop()
+			h.answer("hook", func(message) (int, time.Duration) { return 500, 5 * time.Second })
+			h.write("order:a", "was_placed", 1)
+			h.rest()
+			writes := 1
+			if paused {
+				writes++ // the first is refused, since the listener was active when the try began
+				if err := s.Pause(t.Context(), shop, "hook"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			way.once(func(sides []store.Side) bool {
+				if slices.ContainsFunc(sides, func(it store.Side) bool { return it.Space == "listener.logs" }) {
+					writes--
+				}
+				return writes == 0
+			}, func() { h.deploy(s, `{}`) })
+			h.pass(6 * time.Second)
+			d := h.one(s, listener.Filter{})
+			same(t, []any{d.Status, d.LastError}, []any{listener.Failed, "the listener was removed from the spec"})
 		})
 	}
 }
