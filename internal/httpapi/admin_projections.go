@@ -38,8 +38,8 @@ func (c *call) getProjection(w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, p)
 }
 
-// maxDefinitionBody is the size of a definition with what may stand around it.
-const maxDefinitionBody = 2*spec.MaxProjectionSize + 64<<10
+// maxDefinitionBody is the size of the text of a definition with what may stand around it, as it comes from an editor: as large as that of a spec.
+const maxDefinitionBody = spec.MaxSize
 
 // postProjection is POST projections: a definition, or an envelope around it.
 func (c *call) postProjection(w http.ResponseWriter) error {

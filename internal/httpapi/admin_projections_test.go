@@ -89,6 +89,11 @@ func TestPostedProjections(t *testing.T) {
 	a.staging(t, "POST", "projections", summary).wants(t, 200, `"created":false`)
 	a.staging(t, "POST", "projections", strings.Replace(summary, `"who":"$.customer.name"`, `"n":"$.order.total"`, 1)).wants(t, 200)
 	read().wants(t, 200, `"data":{"total":5,"n":5}`)
+
+	// White space does not count, as in a spec.
+	wide := strings.Replace(summary, `"select"`, strings.Repeat("\n", 1<<20)+`"select"`, 1)
+	a.staging(t, "POST", "projections", wide).wants(t, 200, `"projection":`+summary)
+	a.staging(t, "POST", "projections", strings.Replace(wide, `"for_each"`, `"more":1,"for_each"`, 1)).wants(t, 422, `"pointer":"/more"`)
 	a.staging(t, "GET", "projections", "").wants(t, 200, `"chain"`, `"summary"`)
 	a.ask(t, a.admin, "GET", "app-test.j17.example", "/_admin/projections", "").wants(t, 200, `"projections":[]`)
 

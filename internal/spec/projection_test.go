@@ -319,7 +319,7 @@ func TestLargeProjections(t *testing.T) {
 		fits(strings.Repeat(`1,`, 10_000) + `1`):                                         "select is made of 10003 values; at most 10000 are accepted",
 		fits(`"` + strings.Repeat("x", 260_000) + `"`):                                   "",
 		fits(`"` + strings.Repeat("x", spec.MaxProjectionSize) + `"`):                    "at most 262144 are accepted",
-		fits(`1` + strings.Repeat(" ", 2*spec.MaxProjectionSize)):                        "at most 524288 are accepted",
+		fits(`1` + strings.Repeat(" ", spec.MaxSize)):                                    "at most 4194304 are accepted",
 		`{"name": "p", "x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`: "containers are nested too deeply",
 	} {
 		p, found := spec.CompileProjection([]byte(src), in)

@@ -17,16 +17,15 @@ const projectionKey = "$key"
 
 // Limits of a definition.
 const (
-	// MaxProjectionSize is the number of bytes that the definition of a projection may have as JSON.
+	// MaxProjectionSize is the number of bytes that the definition of a projection may have as JSON, without the white space of its text.
 	MaxProjectionSize = 256 << 10
 
-	maxSources        = 10
-	maxIncluded       = 10
-	maxSelected       = 10_000 // values that select is made of
-	maxIndexes        = 20
-	maxFields         = 5    // of one index
-	maxIndexed        = 2000 // values that make the fields of all indexes
-	maxProjectionText = 2 * MaxProjectionSize
+	maxSources  = 10
+	maxIncluded = 10
+	maxSelected = 10_000 // values that select is made of
+	maxIndexes  = 20
+	maxFields   = 5    // of one index
+	maxIndexed  = 2000 // values that make the fields of all indexes
 )
 
 // isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be called. That of live views came
@@ -58,8 +57,8 @@ func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []di
 	text := string(src)
 	c := &compiler{out: in, root: in.root, declared: in.declared}
 	c.Stored = stored
-	if len(text) > maxProjectionText {
-		c.projectionTooLarge("", len(text), maxProjectionText)
+	if len(text) > MaxSize {
+		c.projectionTooLarge("", len(text), MaxSize)
 		return nil, c.All()
 	}
 	v, err := value.ParseString(text)
