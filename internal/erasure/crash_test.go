@@ -470,9 +470,10 @@ func TestTogether(t *testing.T) {
 		f.force(t, made[n])
 	}
 	count := &counting{}
+	unsaved := &unpurged{counting: count, left: 1, unsaved: made[3]}
 	f.open(t, func(s *pebble.Store) erasure.Storage {
 		count.Store = s
-		return &unpurged{counting: count, left: 1}
+		return unsaved
 	})
 	failing := made[2]
 	f.holder.refuse = failing
@@ -485,26 +486,38 @@ func TestTogether(t *testing.T) {
 	f.Clock.Advance(later)
 	f.settle(t)
 	for _, id := range made {
-		if got := f.tombstone(t, id); (got.Status == "completed") != (id != failing) {
+		if got := f.tombstone(t, id); (got.Status == "completed") != (id != failing && id != made[3]) {
 			t.Errorf("%s is %s", id, got.Status)
 		}
 	}
 	if count.purges != 1 {
 		t.Errorf("old bytes were removed %d times", count.purges)
 	}
-	f.holder.refuse = ""
+	f.holder.refuse, unsaved.unsaved = "", ""
 	f.Clock.Advance(later)
 	f.settle(t)
-	if got := f.tombstone(t, failing); got.Status != "completed" || count.purges != 2 {
-		t.Errorf("it is %s, with %d purges", got.Status, count.purges)
+	for _, id := range []string{failing, made[3]} {
+		if got := f.tombstone(t, id); got.Status != "completed" || count.purges != 2 {
+			t.Errorf("%s is %s, with %d purges", id, got.Status, count.purges)
+		}
 	}
 }
 
-// unpurged is a store that fails to purge a number of times.
+// unpurged is a store that fails to purge a number of times, and to note of one tombstone that it has.
 type unpurged struct {
 	*counting
 
-	left int
+	left    int
+	unsaved string
+}
+
+func (s *unpurged) Write(ctx context.Context, t j17.Tenant, sides []store.Side, fences ...store.Fence) error {
+	for i := range sides {
+		if s.unsaved != "" && sides[i].Key == s.unsaved && strings.Contains(string(sides[i].Value), `"certify"`) {
+			return errors.New("no note")
+		}
+	}
+	return s.counting.Write(ctx, t, sides, fences...)
 }
 
 func (s *unpurged) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"j17"
@@ -67,14 +66,14 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 			some, streams = append(some, x), streams+x.row.Streams
 		}
 	}
-	err := s.purgeTogether(ctx, some)
+	failed := s.purgeTogether(ctx, some)
 
 	// And each to its end.
 	for i, x := range all {
 		if errs[i] != nil || x == nil {
 			continue
 		}
-		if errs[i] = err; err == nil || !slices.Contains(some, x) {
+		if errs[i] = failed[x]; errs[i] == nil {
 			errs[i] = x.goOn(ctx, "")
 		}
 		if errs[i] == nil && x.row.Status != Completed {
@@ -250,29 +249,36 @@ func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 }
 
 // purgeTogether removes from disk what the streams of several tombstones have lost: tables are written anew as a whole, however few streams it is about.
-func (s *Service) purgeTogether(ctx context.Context, some []*execution) error {
-	if len(some) == 0 {
-		return nil
-	}
+// It returns what has failed, of one of them or of all.
+func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
+	failed = map[*execution]error{}
 	var keys []j17.Key
 	for _, x := range some {
 		more, _, err := x.keys(ctx, "", math.MaxInt)
 		if err != nil {
-			return err
+			failed[x] = fmt.Errorf("in the phase %s: %w", purging, err)
 		}
 		keys = append(keys, more...)
 	}
-	ofStreams, whole := s.spaces()
-	if err := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil); err != nil {
-		return fmt.Errorf("in the phase %s: %w", purging, err)
+	if len(failed) == len(some) {
+		return failed
 	}
+	ofStreams, whole := s.spaces()
+	purged := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil)
 	for _, x := range some {
-		x.row.Done, x.row.Phase = x.row.Streams, certifying
-		if err := x.save(ctx); err != nil {
-			return err
+		if failed[x] != nil {
+			continue
+		}
+		err := purged
+		if err == nil {
+			x.row.Done, x.row.Phase = x.row.Streams, certifying
+			err = x.save(ctx)
+		}
+		if err != nil {
+			failed[x] = fmt.Errorf("in the phase %s: %w", purging, err)
 		}
 	}
-	return nil
+	return failed
 }
 
 // purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
