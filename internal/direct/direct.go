@@ -43,8 +43,8 @@ type Front struct {
 	// handed are connections for net/http, failed what went wrong with accepting one.
 	handed chan net.Conn
 	failed chan error
-	// ending is closed when no more requests are to be answered.
-	ending chan struct{}
+	// ending is closed when no more requests are to be answered, halted when all who waited for one then wait no longer.
+	ending, halted chan struct{}
 
 	mu   sync.Mutex
 	open map[Conn]struct{}
@@ -58,7 +58,7 @@ type Front struct {
 func Before(l net.Listener, server *http.Server, takes func(method, path string) bool) *Front {
 	f := &Front{
 		Listener: l, server: server, takes: takes, connected: server.BaseContext(l),
-		handed: make(chan net.Conn), failed: make(chan error), ending: make(chan struct{}), open: map[Conn]struct{}{},
+		handed: make(chan net.Conn), failed: make(chan error), ending: make(chan struct{}), halted: make(chan struct{}), open: map[Conn]struct{}{},
 	}
 	go f.accept()
 	return f
@@ -88,6 +88,7 @@ func (f *Front) Close() error {
 	for c := range f.open {
 		_ = c.SetReadDeadline(now()) // whoever waits for a request waits no longer
 	}
+	close(f.halted)
 	return f.Listener.Close()
 }
 
@@ -282,6 +283,7 @@ func (c *connection) last(begun *request) *request {
 	}
 	begun.rest.Conn, begun.rest.left = c.Conn, begun.missing
 	begun.rest.first.Reset(begun.body.text)
+	<-c.front.halted                   // else what ends a wait for requests would end that for the body
 	_ = c.SetReadDeadline(time.Time{}) // who answers it, or the end of the server, does not wait for ever
 	return begun
 }

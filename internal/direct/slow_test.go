@@ -260,3 +260,62 @@ func TestABodyIsWaitedForAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// told is a connection that does something when it is about to be told that nobody waits for a request any more.
+type told struct {
+	*conn
+	then func()
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *told) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() && !at.After(clock.System{}.Now()) {
+		c.then()
+	}
+	return c.conn.SetReadDeadline(at)
+}
+
+// TestABodyIsWaitedForWhileTheServerEnds lets a request without the rest of its body come when the server has begun to end, and its connection does not
+// know it yet: what tells it does not end the wait for the body.
+func TestABodyIsWaitedForWhileTheServerEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		text := posted("0123456789")
+		read := make(chan string, 1)
+		server := &http.Server{
+			ReadHeaderTimeout: time.Minute, IdleTimeout: time.Hour, WriteTimeout: time.Minute,
+			BaseContext: func(net.Listener) context.Context { return t.Context() },
+			ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+			ConnState:   func(net.Conn, http.ConnState) {},
+			Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				read <- fmt.Sprintf("%s %v", body, err)
+			}),
+		}
+		l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+		front := direct.Before(l, server, func(string, string) bool { return true })
+		l.next <- &told{&conn{Conn: there}, func() {
+			if _, err := here.Write([]byte(text[:len(text)-5])); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}}
+		synctest.Wait()
+		_ = front.Close()
+		synctest.Wait()
+		if _, err := here.Write([]byte(text[len(text)-5:])); err != nil {
+			t.Error(err)
+		}
+		if got := <-read; got != "0123456789 <nil>" {
+			t.Errorf("the handler has read %s", got)
+		}
+		c := &client{here, bufio.NewReader(here)}
+		if got := c.answer(t, http.MethodPost); !strings.HasPrefix(got, "200 OK|") {
+			t.Errorf("got %s", got)
+		}
+		if err := front.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
