@@ -478,15 +478,18 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 		g.Go(func() error { return worker(work) })
 	}
 	var answered *direct.Front
+	var waits atomic.Bool // whether clients do
+	waits.Store(len(s.early) > 0)
 	for l, h := range servers {
 		public := l == s.public
 		if _, plain := l.(*watched); plain && public {
-			answered = direct.Before(l, h, httpapi.Direct)
+			answered = direct.Before(l, h, func(method, path string) bool { return !waits.Load() && httpapi.Direct(method, path) })
 			l = answered
 		}
 		g.Go(func() error {
 			if public {
 				s.allBuilt(failed, s.early)
+				waits.Store(false)
 			}
 			return serve(h, l)
 		})
