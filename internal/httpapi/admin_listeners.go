@@ -95,7 +95,7 @@ func (c *call) replayListener(w http.ResponseWriter) error {
 			continue
 		}
 		id, err := j17.ParseStreamID(at.value)
-		if err != nil {
+		if err != nil || at.none == "" && id.IsZero() { // nothing is up to before the first event, and no end at all is to be meant by it
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be the stream_id of an event, such as 1706789012345-0", at.name).At(at.name)
 		}
 		*at.into = id

@@ -229,6 +229,8 @@ func TestListenersAreAnswered(t *testing.T) {
 			asked{200, "POST", "listeners/told/rotate_secret", ""},
 			asked{200, "POST", "listeners/told/trigger", ""},
 			asked{200, "POST", "listeners/told/replay", `{"after":"0","dry_run":true}`},
+			asked{400, "POST", "listeners/told/replay", `{"after":"0","until":"0","dry_run":true}`},
+			asked{400, "POST", "listeners/told/replay", `{"after":"0","until":"0000000000000-0","dry_run":true}`},
 			asked{202, "POST", "listeners/told/replay", `{"after":"0"}`},
 		)
 		of := all(t, p.staging, asked{200, "GET", "deliveries", ""})
