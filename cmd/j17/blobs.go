@@ -164,7 +164,7 @@ func (e *env) blobsGet() *cobra.Command {
 	}
 
 	r := blobFlags(cmd)
-	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; the latest if left out")
+	versionFlag(cmd, &version, "the latest")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -218,6 +218,36 @@ func (e *env) save(output string, write func(io.Writer) error) (err error) {
 	return write(f)
 }
 
+// versionFlag declares a flag that takes the number of a version, with what is meant where it is left out.
+func versionFlag(cmd *cobra.Command, version *uint64, without string) {
+	cmd.Flags().Var((*versionNumber)(version), "version", "`number` of the version; "+without+" if left out")
+}
+
+const versionFlagType = "version"
+
+// versionNumber is the value of such a flag: 0 for one that was left out, which nobody can say, since versions count from 1.
+type versionNumber uint64
+
+func (v *versionNumber) Type() string { return versionFlagType }
+
+// String is empty where no version is given, so that none is shown as the default.
+func (v *versionNumber) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*v), 10)
+}
+
+// Set takes what somebody has said.
+func (v *versionNumber) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err == nil && n == 0 {
+		err = strconv.ErrRange
+	}
+	*v = versionNumber(n)
+	return err
+}
+
 func versionQuery(version uint64) url.Values {
 	q := url.Values{}
 	if version > 0 {
@@ -236,7 +266,7 @@ func (e *env) blobsDelete() *cobra.Command {
 	}
 
 	r := blobFlags(cmd)
-	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; all if left out")
+	versionFlag(cmd, &version, "all")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	jsonFlag(cmd, &asJSON)
 

@@ -269,6 +269,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch bad.GetFlag().Value.Type() {
 	case "uint64":
 		takes = "a whole number of 0 or more"
+	case versionFlagType:
+		takes = "a whole number of 1 or more"
 	case "int", "int64":
 		takes = "a whole number"
 	case "float64":

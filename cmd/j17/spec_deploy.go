@@ -135,7 +135,7 @@ func (e *env) specPromote() *cobra.Command {
 	d.flags(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "`environment` whose spec it is; required")
 	cmd.Flags().StringVar(&to, "to", "", "`environment` that gets it; required")
-	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version in --from; the current one if left out")
+	versionFlag(cmd, &version, "the current one of --from")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// What is wrong with the command line is said before anything is asked.

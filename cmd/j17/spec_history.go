@@ -71,7 +71,7 @@ func (e *env) specShow() *cobra.Command {
 	}
 
 	r := blobFlags(cmd)
-	cmd.Flags().Uint64Var(&version, "version", 0, "`number` of the version; the current one if left out")
+	versionFlag(cmd, &version, "the current one")
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
