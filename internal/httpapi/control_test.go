@@ -415,6 +415,12 @@ func TestAuditOverHTTP(t *testing.T) {
 	if logins := rows(p.must(t, 200, "GET", "/api/audit?action=operator.login&outcome=refused", ""), "records"); len(logins) != 1 {
 		t.Errorf("failed logins: %v", logins)
 	}
+	// An outcome that there is not has no records, which reads as if nothing had been refused.
+	for _, path := range []string{"/api/audit", "/api/audit/export"} {
+		if none := p.control(t, "GET", path+"?outcome=denied", "", p.admin); none.status != 400 || none.member(t, "path") != "outcome" {
+			t.Errorf("%s with an unknown outcome: %v", path, none)
+		}
+	}
 	export := p.control(t, "GET", "/api/audit/export", "", p.admin)
 	if export.header.Get("Content-Type") != "application/x-ndjson" {
 		t.Error(export.header)

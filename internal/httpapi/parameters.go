@@ -154,12 +154,13 @@ func span() []parameter {
 
 // audited select records of the audit log.
 func audited() []parameter {
+	outcomes := []string{string(control.Done), string(control.Refused), string(control.Failed)}
 	return append(
 		span(),
 		parameter{name: "actor", about: "The id or e-mail address of who acted."},
 		parameter{name: "action", about: "The action, or what it begins with up to a dot."},
 		parameter{name: "target", about: "The id or name of what was acted upon."},
-		parameter{name: "outcome", about: "What became of it: done, refused or failed."},
+		parameter{name: "outcome", kind: choice, choices: outcomes, about: "What became of it."},
 	)
 }
 
