@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/apikey"
+	"j17/internal/client"
 )
 
 func (e *env) contexts() *cobra.Command {
@@ -268,8 +268,8 @@ instance and the environment of the context, or for the environment that the key
 		// Another server, or another instance, has other credentials.
 		if serverURL != "" {
 			base := strings.TrimSuffix(serverURL, "/")
-			if u, err := url.Parse(base); err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-				return usageError{fmt.Errorf("%q is no URL of a server; it has the form %s", serverURL, defaultURL)}
+			if _, err := client.ParseURL(base); err != nil {
+				return usageError{err}
 			}
 			if ctx.Server != base {
 				ctx.Keys, ctx.Login = nil, nil

@@ -78,16 +78,25 @@ type place struct {
 	http *http.Client
 }
 
-// New returns a client. It fails where the URL is none.
-func New(o Options) (*Client, error) {
-	base, err := url.Parse(o.URL)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of a server; it has the form http://localhost:17000", o.URL)
+// ParseURL reads the URL of a server, and says what is wrong with one that no client could use.
+func ParseURL(text string) (*url.URL, error) {
+	base, err := url.Parse(text)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Hostname() == "" {
+		return nil, fmt.Errorf("%q is no URL of a server; it has the form http://localhost:17000", text)
 	}
 	if base.RawQuery != "" || base.Fragment != "" || base.User != nil {
 		return nil, errors.New("the URL of a server has no user, query or fragment; pass the key on its own")
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
+	return base, nil
+}
+
+// New returns a client. It fails where the URL is none.
+func New(o Options) (*Client, error) {
+	base, err := ParseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
 	if o.Attempts == 0 {
 		o.Attempts = defaultAttempts
 	}
