@@ -99,7 +99,7 @@ func (e *env) config() (*config, error) {
 	return c, nil
 }
 
-// saveConfig replaces the configuration file in one step. Only its owner may read it.
+// saveConfig replaces the configuration file, or what a symbolic link in its place leads to, in one step. Only its owner may read it.
 func (e *env) saveConfig(c *config) (err error) {
 	name, err := e.configFile()
 	if err != nil {
@@ -117,13 +117,17 @@ func (e *env) saveConfig(c *config) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".config-*") // with mode 0600
+	target, err := linked(name)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(target), ".config-*") // with mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = tmp.Write(append(raw, '\n'))
 	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), name)
+		err = os.Rename(tmp.Name(), target)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))

@@ -11,10 +11,8 @@ import (
 // replace writes a file all at once: whatever happens, the old content or the new one is there. What is no regular file,
 // such as a pipe, is written to as it is. A file that is not there yet gets the permissions perm.
 func replace(name string, content []byte, perm fs.FileMode) error {
-	target, err := filepath.EvalSymlinks(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		target = name
-	} else if err != nil {
+	target, err := linked(name)
+	if err != nil {
 		return fmt.Errorf("cannot write: %w", err)
 	}
 
@@ -47,6 +45,16 @@ func replace(name string, content []byte, perm fs.FileMode) error {
 		return fmt.Errorf("cannot write %s: %w", fileName(name), errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
+}
+
+// linked is the file that a name leads to, so that a symbolic link stays one when its file is replaced. A name that leads to none
+// is that of the file itself.
+func linked(name string) (string, error) {
+	target, err := filepath.EvalSymlinks(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil
+	}
+	return target, err
 }
 
 // sameFile reports whether two names lead to one file, be it there already or not. "-" is what in is.
