@@ -222,17 +222,17 @@ func backupFlags(f *pflag.FlagSet, o *server.Options) {
 
 // limitFlags declares the flags that bound what events may set off, how long requests wait, and how much memory caches take.
 func limitFlags(f *pflag.FlagSet, o *server.Options) {
-	f.IntVar(&o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
-	f.IntVar(&o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
-	f.IntVar(&o.SagasMax, "sagas-max-per-instance", server.DefaultSagasMax, "how many sagas of an instance run at once; the others queue")
-	f.IntVar(&o.ScheduledMaxPerInstance, "scheduled-max-per-instance", server.DefaultScheduledMax, "how many scheduled events of an instance may wait for their time")
-	f.DurationVar(&o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
-	f.IntVar(&o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
-	f.IntVar(&o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
-	f.IntVar(&o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
-	f.IntVar(&o.StoreCacheMiB, "store-cache", 0, fmt.Sprintf("how many `MiB` of memory blocks of stored data may take, with what was written lately (default 1/%d of the memory, %d to %d)",
+	limitFlag(f, &o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
+	limitFlag(f, &o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
+	limitFlag(f, &o.SagasMax, "sagas-max-per-instance", server.DefaultSagasMax, "how many sagas of an instance run at once; the others queue")
+	limitFlag(f, &o.ScheduledMaxPerInstance, "scheduled-max-per-instance", server.DefaultScheduledMax, "how many scheduled events of an instance may wait for their time")
+	waitFlag(f, &o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
+	limitFlag(f, &o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")
+	limitFlag(f, &o.Streams, "streams", server.DefaultStreams, "how many event streams may be open in all")
+	limitFlag(f, &o.ProjectionCacheMiB, "projection-cache", server.DefaultProjectionCacheMiB, "how many `MiB` of memory the values of projections that are kept may take")
+	limitFlag(f, &o.StoreCacheMiB, "store-cache", 0, fmt.Sprintf("how many `MiB` of memory blocks of stored data may take, with what was written lately (default 1/%d of the memory, %d to %d)",
 		server.StoreCacheOf, server.LeastStoreCacheMiB, server.MostStoreCacheMiB))
-	f.DurationVar(&o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
+	waitFlag(f, &o.ReadWait, "read-wait", server.DefaultReadWait, "how long a read may wait for a state that takes long to compute")
 }
 
 // proofFlags say where signed heads of logs are kept.
@@ -248,8 +248,8 @@ func containerFlags(f *pflag.FlagSet, o *server.Options) {
 	f.StringVar(&o.ContainerCgroup, "containers-cgroup", "", "`folder` of the cgroup v2 file system in which bubblewrap's containers get groups, and so shares of the processors")
 	f.StringToStringVar(&o.ContainerImages, "containers-image", nil, "`RUNTIME=IMAGE` that docker and podman run source code in, such as node=node:24; can be repeated")
 	f.Lookup("containers-image").DefValue = "" // which is not shown
-	f.IntVar(&o.ContainerProcesses, "containers-processes", 16, "how many processes all containers may have together, each of up to 128 MiB")
-	f.IntVar(&o.ContainerDiskMiB, "containers-disk", 8192, "how many `MiB` of the disk what containers consist of may take")
+	limitFlag(f, &o.ContainerProcesses, "containers-processes", 16, "how many processes all containers may have together, each of up to 128 MiB")
+	limitFlag(f, &o.ContainerDiskMiB, "containers-disk", 8192, "how many `MiB` of the disk what containers consist of may take")
 }
 
 // reportDeployment tells what became of a spec file, and when.

@@ -265,24 +265,30 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !ok {
 		return err
 	}
-	takes := "a value of another kind"
-	switch bad.GetFlag().Value.Type() {
+	return fmt.Errorf("--%s cannot be %q: it takes %s", bad.GetFlag().Name, bad.GetValue(), taken(bad.GetFlag()))
+}
+
+// taken says what a flag takes.
+func taken(f *pflag.Flag) string {
+	switch f.Value.Type() {
 	case "uint64":
-		takes = "a whole number of 0 or more"
-	case versionFlagType:
-		takes = "a whole number of 1 or more"
+		return "a whole number of 0 or more"
+	case versionFlagType, limitFlagType:
+		return "a whole number of 1 or more"
 	case "int", "int64":
-		takes = "a whole number"
+		return "a whole number"
 	case "float64":
-		takes = "a number"
+		return "a number"
 	case "bool":
-		takes = "true or false"
+		return "true or false"
 	case blobFlagType:
-		takes = "a blob and its content, as in orders.wasm=build/orders.wasm"
+		return "a blob and its content, as in orders.wasm=build/orders.wasm"
 	case "duration":
-		takes = "a time such as 30s or 5m"
+		return "a time such as 30s or 5m"
+	case waitFlagType:
+		return "a time of more than 0, such as 30s or 5m"
 	}
-	return fmt.Errorf("--%s cannot be %q: it takes %s", bad.GetFlag().Name, bad.GetValue(), takes)
+	return "a value of another kind"
 }
 
 // exactly checks the number of arguments and names the missing one.

@@ -156,7 +156,7 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 	var problems []error
 	set := func(f *pflag.Flag, source, text string) {
 		if err := flags.Set(f.Name, text); err != nil {
-			problems = append(problems, fmt.Errorf("%s: %q is not what %s takes", source, text, f.Name))
+			problems = append(problems, fmt.Errorf("%s: %q is not what %s takes, which is %s", source, text, f.Name, taken(f)))
 		}
 	}
 
