@@ -157,7 +157,11 @@ func New(o Options) *Service { return &Service{Options: o, wake: make(chan struc
 // Run looks at everything again and again until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "scrub", Do: s.Round})
-	return s.save(context.WithoutCancel(ctx))
+	if err := s.save(context.WithoutCancel(ctx)); err != nil {
+		// Nothing is lost but the work of a while: the next start goes on from what was stored before.
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "how far the search for damage was could not be stored", slog.Any("error", err))
+	}
+	return nil
 }
 
 // Status is how far the service is, and what it has found.

@@ -313,3 +313,27 @@ func TestEndsWhileOthersWrite(t *testing.T) {
 		t.Errorf("%s, ended at %s, %d of %d events looked at, found %v", st.Phase, st.Pass.EndedAt, st.Pass.Events, written+1000, st.Damaged)
 	}
 }
+
+// full is a store without room.
+type full struct{ *pebble.Store }
+
+func (full) Write(context.Context, j17.Tenant, []store.Side, ...store.Fence) error { return store.ErrFull }
+
+// TestAFullDiskIsNoFailureOfTheEnd ends the service where its state cannot be stored: the server has stopped in order all the same.
+func TestAFullDiskIsNoFailureOfTheEnd(t *testing.T) {
+	f := newFixture(t)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	s := scrub.New(scrub.Options{Store: full{f.store}, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: worker.New(f.clock, logger), Committed: func() uint64 { return 0 }})
+	if err := s.Round(t.Context()); err != nil && !strings.Contains(err.Error(), store.ErrFull.Error()) {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.Run(ended); err != nil {
+		t.Errorf("the end failed: %v", err)
+	}
+	if !strings.Contains(log.String(), "could not be stored") {
+		t.Errorf("nothing was said of it: %s", &log)
+	}
+}
