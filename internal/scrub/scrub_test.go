@@ -317,7 +317,9 @@ func TestEndsWhileOthersWrite(t *testing.T) {
 // full is a store without room.
 type full struct{ *pebble.Store }
 
-func (full) Write(context.Context, j17.Tenant, []store.Side, ...store.Fence) error { return store.ErrFull }
+func (full) Write(context.Context, j17.Tenant, []store.Side, ...store.Fence) error {
+	return store.ErrFull
+}
 
 // TestAFullDiskIsNoFailureOfTheEnd ends the service where its state cannot be stored: the server has stopped in order all the same.
 func TestAFullDiskIsNoFailureOfTheEnd(t *testing.T) {
