@@ -298,6 +298,23 @@ func TestWhatIsStoredIsRead(t *testing.T) {
 	}
 }
 
+// TestHiddenFilesAreNone: what systems leave in folders is no manifest, no part and no note of an erasure.
+func TestHiddenFilesAreNone(t *testing.T) {
+	dir, want := t.TempDir(), sample(10)
+	r := repository.OpenFolder(dir, clock.NewManual(start()))
+	must[repository.Manifest](t)(backup(t, r, repository.Head{ID: "bak_1", Kind: repository.Full, Program: "1.0"}, want, nil))
+	for _, name := range []string{"manifests/.DS_Store", "manifests/._bak_1", "manifests/.snapshot/bak_1", "parts/.DS_Store", "erasures/.DS_Store", "writing/.DS_Store"} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, damaged, err := r.Manifests(t.Context()); len(all) != 1 || len(damaged) > 0 || err != nil {
+		t.Errorf("there are %v, damaged %v, %v", all, damaged, err)
+	}
+	same(t, want, must[content](t)(read(t.Context(), r, "bak_1", repository.Identities{})))
+}
+
 func TestNothingIsStoredTwice(t *testing.T) {
 	for name, open := range storages() {
 		t.Run(name, func(t *testing.T) {

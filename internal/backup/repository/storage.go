@@ -198,7 +198,12 @@ func (f *folder) List(ctx context.Context, dir string) iter.Seq2[file, error] {
 			if err == nil {
 				err = ctx.Err()
 			}
-			if err != nil || entry.IsDir() {
+			// Names of ours begin with no dot. What systems and programs leave beside files does.
+			hidden := err == nil && path != f.at(dir) && strings.HasPrefix(entry.Name(), ".")
+			switch {
+			case hidden && entry.IsDir():
+				return fs.SkipDir
+			case err != nil || hidden || entry.IsDir():
 				return err
 			}
 			info, err := entry.Info()
