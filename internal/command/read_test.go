@@ -23,7 +23,11 @@ func TestEventsThatAreNoObjects(t *testing.T) {
 		several := transaction(t, `{"key":"a:b","events":`+events+`}`)
 		for c, path := range map[*command.Command]string{&batch: "", &several: "writes[0].events[1]"} {
 			e, isOurs := c.Fault().(*j17.Error) //nolint:errorlint // made by the reader
-			if !isOurs || e.Code != j17.CodeInvalidField || e.Path != path || !strings.HasPrefix(e.Message, "An event must be a JSON object") {
+			if !isOurs {
+				t.Errorf("%s: %v", event, c.Fault())
+				continue
+			}
+			if e.Code != j17.CodeInvalidField || e.Path != path || !strings.HasPrefix(e.Message, "An event must be a JSON object") {
 				t.Errorf("%s: %+v", event, c.Fault())
 			}
 			if c == &batch && (e.EventIndex == nil || *e.EventIndex != 1) {
