@@ -311,6 +311,20 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
+func TestFieldErrors(t *testing.T) {
+	for message, want := range map[string]string{
+		"unknown key \"projections\"":                                  "Unknown key \"projections\".",
+		"max_compensation_attempts must be a whole number from 1 to 3": "max_compensation_attempts must be a whole number from 1 to 3.",
+		"agent_types must not be empty":                                "agent_types must not be empty.",
+		"élan is no type; did you mean \"plan\"?":                      "Élan is no type; did you mean \"plan\"?",
+		"": "",
+	} {
+		if got := deploy.FieldErrors([]diag.Diagnostic{{Message: message, Hint: message}})[0]; got.Message != want || got.Hint != want {
+			t.Errorf("%q became %q and the hint %q, want %q", message, got.Message, got.Hint, want)
+		}
+	}
+}
+
 func TestIncompatible(t *testing.T) {
 	f := start(t)
 	f.deploy(t, simple(keep))

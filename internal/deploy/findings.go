@@ -20,13 +20,16 @@ func FieldErrors(found []diag.Diagnostic) []j17.FieldError {
 	return all
 }
 
-// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence.
+// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence. A name of the spec that
+// it begins with, such as agent_types, stays as it is written.
 func sentence(s string) string {
 	if s == "" {
 		return ""
 	}
-	first, size := utf8.DecodeRuneInString(s)
-	s = string(unicode.ToUpper(first)) + s[size:]
+	if word, _, _ := strings.Cut(s, " "); !strings.Contains(word, "_") {
+		first, size := utf8.DecodeRuneInString(s)
+		s = string(unicode.ToUpper(first)) + s[size:]
+	}
 	if strings.ContainsRune(".?!", rune(s[len(s)-1])) {
 		return s
 	}
