@@ -100,19 +100,22 @@ func (d *differ) single(what string, was, is value.Value) {
 	}
 }
 
-// names compares two arrays of names as sets.
+// names compares two arrays of names as sets: a name that stands in one of them twice is told once.
 func (d *differ) names(what string, was, is value.Value) {
-	has := func(list, name value.Value) bool {
-		return slices.ContainsFunc(list.Elems(), func(e value.Value) bool { return value.Equal(e, name) })
+	d.only(Removed, what, was.Elems(), is.Elems())
+	d.only(Added, what, is.Elems(), was.Elems())
+}
+
+// only adds a change for each name of a list that another list does not have.
+func (d *differ) only(kind ChangeKind, what string, list, other []value.Value) {
+	seen := make(map[string]bool, len(list)+len(other))
+	for _, n := range other {
+		seen[n.Str()] = true
 	}
-	for _, n := range was.Elems() {
-		if !has(is, n) {
-			d.add(Removed, what, n.Str(), nil)
-		}
-	}
-	for _, n := range is.Elems() {
-		if !has(was, n) {
-			d.add(Added, what, n.Str(), nil)
+	for _, n := range list {
+		if !seen[n.Str()] {
+			seen[n.Str()] = true
+			d.add(kind, what, n.Str(), nil)
 		}
 	}
 }

@@ -63,6 +63,27 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// TestDiffOfNamesTwice lists a name once that stands more than once in a list, which specs may have with a warning.
+func TestDiffOfNamesTwice(t *testing.T) {
+	const once = `{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"e": {"schema": {}, "handler": []}}}}}`
+	const twice = `{"agent_types": ["user", "user", "clerk", "clerk"], "singletons": ["main", "desk", "main"], "modules": {"cache": ["order", "order"]},
+		"aggregate_types": {"order": {"events": {"e": {"schema": {}, "handler": []}}}}}`
+	for _, c := range []struct {
+		kind    spec.ChangeKind
+		was, is string
+	}{{spec.Added, once, twice}, {spec.Removed, twice, once}} {
+		want := []spec.Change{
+			{Kind: c.kind, What: "agent type", Name: "clerk"},
+			{Kind: c.kind, What: "singleton", Name: "main"},
+			{Kind: c.kind, What: "singleton", Name: "desk"},
+			{Kind: c.kind, What: "cached aggregate type", Name: "order"},
+		}
+		if diff := cmp.Diff(want, spec.Diff(compile(t, []byte(c.was)), compile(t, []byte(c.is)))); diff != "" {
+			t.Errorf("%s: %s", c.kind, diff)
+		}
+	}
+}
+
 // TestDiffOfViews lists what changes of projections and places.
 func TestDiffOfViews(t *testing.T) {
 	spec1 := `{"agent_types": ["user"], "geo_types": {"zone": {"type": "polygon"}}, "aggregate_types": {"order": {"events": {
