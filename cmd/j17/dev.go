@@ -270,6 +270,10 @@ func reportDeployment(w io.Writer, c clock.Clock, d server.DeployAttempt) {
 			b.WriteString(diag.Render(d.File, d.Source, d.Incompatible))
 		}
 		fmt.Fprintf(&b, "%s is deployed to prod, staging and test%s\n", file, changesOf(d))
+		if len(d.Unreached) > 0 {
+			fmt.Fprintf(&b, "Nothing is delivered to addresses of this machine, where the spec has listeners (%s), unless there is --allow-private-listeners.\n",
+				strings.Join(d.Unreached, ", "))
+		}
 	}
 	_, _ = io.WriteString(w, b.String())
 }

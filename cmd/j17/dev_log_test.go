@@ -167,6 +167,8 @@ func TestDeploymentsSayWhatChanged(t *testing.T) {
 			{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
 		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
 		{server.DeployAttempt{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
+		{server.DeployAttempt{Unreached: []string{"bank", "search"}}, "is deployed to prod, staging and test\n" +
+			"Nothing is delivered to addresses of this machine, where the spec has listeners (bank, search), unless there is --allow-private-listeners.\n"},
 		{server.DeployAttempt{Err: server.ErrInvalidSpec}, "was not deployed; the spec before it, if any, stays in place\n"},
 		{server.DeployAttempt{Err: errors.New("the disk is full")}, "was not deployed: the disk is full\n"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -54,7 +55,9 @@ type DeployAttempt struct {
 	// Compared tells that there was a spec before, and Changes what the new one says otherwise.
 	Compared bool
 	Changes  []spec.Change
-	Err      error
+	// Unreached names the listeners at addresses of this machine, which the server was not told to reach.
+	Unreached []string
+	Err       error
 }
 
 // ErrInvalidSpec is the error of a deployment whose findings say why.
@@ -458,6 +461,13 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 	// What the terminal shows of it.
 	if report.Err == nil && before != nil {
 		report.Compared, report.Changes = true, spec.Diff(before, compiled)
+	}
+	if report.Err == nil && !d.server.options.PrivateListeners {
+		for _, name := range slices.Sorted(maps.Keys(compiled.Listeners)) {
+			if compiled.Listeners[name].OnThisMachine() {
+				report.Unreached = append(report.Unreached, name)
+			}
+		}
 	}
 	if d.deployed != nil {
 		d.deployed(report)

@@ -83,6 +83,16 @@ func (c *compiler) url(v value.Value, at diag.Pointer) string {
 	return ""
 }
 
+// OnThisMachine reports whether the listener is at an address of the server's own machine in any environment, as far as its URLs say so.
+func (l *Listener) OnThisMachine() bool {
+	for _, text := range l.URLs {
+		if u, err := url.Parse(text); err == nil && isLoopback(u.Hostname()) {
+			return true
+		}
+	}
+	return false
+}
+
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
