@@ -23,8 +23,6 @@ const (
 	bulkTurns = 16
 	// leisure is how much longer than a commit takes those who write have the processors to themselves behind it, where nobody waits for the rows.
 	leisure = 1
-	// setsAtOnce is of how many aggregates the sets are asked for at a time.
-	setsAtOnce = 1024
 )
 
 // limits say when upkeep rests, and when events are worked off in bulk. They are the same for all services, but in tests.
@@ -154,11 +152,7 @@ func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j1
 	if !to.IsZero() {
 		most = maxCounted
 	}
-	names, err := u.sources(ctx, others, b.to)
-	if err != nil {
-		return nil, last, err
-	}
-	more, all, err := u.rows(ctx, names, most)
+	more, all, err := u.rows(ctx, u.sources(others), most)
 	if err != nil || !all {
 		return nil, last, err
 	}

@@ -196,12 +196,6 @@ func distinct(values []value.Value) []value.Value {
 	return some
 }
 
-// SetName returns the name of the set of aggregates of a type whose field has a value, by value: 1 is 1.0.
-func SetName(aggregateType, field string, v value.Value) string {
-	text, _ := appendValue([]byte(aggregateType+" "+field+" "), v, roomOf(1))
-	return string(text)
-}
-
 // roomOf returns how long one of several values may be.
 func roomOf(fields int) int { return tupleBytes/max(fields, 1) - cutBytes }
 

@@ -36,17 +36,15 @@ type Row struct {
 	ID string
 	// Entries are where it stands; a row that is not there has none.
 	Entries []Entry
-	// Sources is what it was made from beside the aggregate itself, also what was not there. Sets are the names of the sets of
-	// aggregates that it was made from: see Definition.Sets.
+	// Sources is what it was made from beside the aggregate itself, also what was not there.
 	Sources []j17.Key
-	Sets    []string
 }
 
 // Definition says what is in an index.
 type Definition struct {
 	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that decides entries.
 	ID string
-	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources and sets. Where
+	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources. Where
 	// rows are made from other rows, Type stands there as well.
 	Type  string
 	Types []string
@@ -57,9 +55,6 @@ type Definition struct {
 	// again. They follow each other in the feed, all of the types that count, and were read when events had been rewritten so often, by the
 	// store's count. They are valid until it returns. Its errors count like those of Rows.
 	Learn func(ctx context.Context, t j17.Tenant, events []*j17.Event, rewrites uint64) error
-	// Sets, if not nil, returns the names of all sets that some aggregates are in at a position, such as those of one type that have a
-	// value in some field (SetName). Rows that were made from a set change when an aggregate comes into it.
-	Sets func(ctx context.Context, t j17.Tenant, at j17.StreamID, keys []j17.Key) ([]string, error)
 }
 
 // types returns all types whose events count.

@@ -46,7 +46,7 @@ func (h *house) load(t j17.Tenant, items int) {
 	for i := range items {
 		add("item", fmt.Sprintf("i%03d", i), fmt.Sprintf(`{"label":%d,"title":"red green","shop":"s"}`, i%3))
 	}
-	add("note", "n", `{"about":"i001"}`)
+	add("note", "n1", `{"about":"i001"}`)
 	if err := l.Commit(h.tb.Context()); err != nil {
 		h.tb.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func readSlot(get getter, name string) (*slot, error) {
 
 // record is what a row has in an index, and what it was made from.
 type record struct {
-	// entries are in order, each once, names those of sources and sets.
+	// entries are in order, each once, names those of sources.
 	entries []Entry
 	names   []string
 	// stored is what it was read from, "" for one that was not.
@@ -148,9 +148,6 @@ func recordOf(r *Row) *record {
 	rec.entries = slices.CompactFunc(rec.entries, func(a, b Entry) bool { return a.text == b.text })
 	for _, key := range r.Sources {
 		rec.names = append(rec.names, sourceName(key))
-	}
-	for _, set := range r.Sets {
-		rec.names = append(rec.names, setName(set))
 	}
 	slices.Sort(rec.names)
 	rec.names = slices.Compact(rec.names)
@@ -171,9 +168,8 @@ func (r *record) entryBytes() (n int) {
 // maxName is how long the name of a source may be in keys.
 const maxName = 700
 
-// sourceName is what an aggregate is called as a source, setName what a set is.
+// sourceName is what an aggregate is called as a source.
 func sourceName(key j17.Key) string { return "a" + shortened(key.String()) }
-func setName(set string) string     { return "s" + shortened(set) }
 
 func shortened(name string) string {
 	if len(name) <= maxName && !strings.Contains(name, end) {

@@ -373,7 +373,7 @@ func TestAProcessEndsWhileItHandlesAnEvent(t *testing.T) {
 					m := storetest.NewMortal(h.disk, left, late)
 					second := h.start(m)
 					second.Know(t.Context(), prod, d)
-					h.write(prod, event("item", "i01", `{"label":"b","shop":"s0"}`), event("note", "n1", `{"about":"i02"}`), event("shop", "s0", `{"name":"c"}`))
+					h.write(prod, event("item", "i01", `{"label":"b","shop":"s0"}`), event("note", "n0", `{"about":"i02"}`), event("shop", "s0", `{"name":"c"}`))
 					h.pass(time.Second)
 					if over = !m.IsDead(); !over {
 						ends++

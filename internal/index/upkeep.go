@@ -184,10 +184,7 @@ type upkeep struct {
 // batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
 // feed.
 func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
-	sources, err := u.sources(ctx, touched, to)
-	if err != nil {
-		return err
-	}
+	sources := u.sources(touched)
 	ids, all, err := u.rows(ctx, sources, u.size)
 	if err != nil {
 		return err
@@ -236,9 +233,8 @@ func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, 
 // ownMark begins the name of an aggregate in a list of sources that is a row itself.
 const ownMark = "r"
 
-// sources returns in order what has changed with some aggregates: rows, sources of rows, and sets.
-func (u *upkeep) sources(ctx context.Context, touched []j17.Key, to j17.StreamID) (names []string, err error) {
-	var keys []j17.Key
+// sources returns in order what has changed with some aggregates: rows, and sources of rows.
+func (u *upkeep) sources(touched []j17.Key) (names []string) {
 	seen := make(map[j17.Key]bool, len(touched))
 	for _, key := range touched {
 		if seen[key] {
@@ -249,23 +245,11 @@ func (u *upkeep) sources(ctx context.Context, touched []j17.Key, to j17.StreamID
 			names = append(names, ownMark+key.ID)
 		}
 		if slices.Contains(u.d.Types, key.Type) {
-			keys = append(keys, key)
 			names = append(names, sourceName(key))
 		}
 	}
-	if u.d.Sets != nil {
-		for some := range slices.Chunk(keys, setsAtOnce) {
-			sets, err := u.d.Sets(ctx, u.t, to, some)
-			if err != nil {
-				return nil, err
-			}
-			for _, set := range sets {
-				names = append(names, setName(set))
-			}
-		}
-	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names)
 }
 
 // rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether these are all.
@@ -350,8 +334,7 @@ func (u *upkeep) together(ctx context.Context, touched []j17.Key, sources []stri
 	if last == to {
 		return sources, to, nil
 	}
-	sources, err := u.sources(ctx, keys, last)
-	return sources, last, err
+	return u.sources(keys), last, nil
 }
 
 // begin takes down a change of many rows, so that it is worked off whatever happens.
