@@ -84,44 +84,52 @@ func sideOf(a, b Point) int {
 func (j *joining) look(polygons [][]placed) (cut bool) {
 	for _, rings := range polygons {
 		for i := range rings {
-			r, on := &mapped{placed: &rings[i], outer: i == 0}, len(j.edges)
-			j.rings = append(j.rings, r)
-			area, around, meets := 0.0, false, false
-			var seam map[Point]Point
-			points := rings[i].points
-			for k, a := range points {
-				b := points[(k+1)%len(points)]
-				area += a.Lng*b.Lat - b.Lng*a.Lat
-				if math.Abs(a.Lng) == 180 && math.Abs(a.Lat) != 90 {
-					if seam == nil {
-						seam = map[Point]Point{}
-					}
-					other, known := seam[a.unique()]
-					meets = meets || known && other != a && !repeats(a, points[(k+len(points)-1)%len(points)]) && !repeats(a, b)
-					seam[a.unique()] = a
-				}
-				if side := sideOf(a, b); side >= 0 {
-					j.edges = append(j.edges, seamEdge{len(j.rings) - 1, k, side, min(a.Lat, b.Lat), max(a.Lat, b.Lat), a.Lat < b.Lat})
-				} else if repeats(a, b) {
-					cut = true
-				} else if math.Abs(a.Lng-b.Lng) > 180 && math.Abs(a.Lat) != 90 && math.Abs(b.Lat) != 90 {
-					around = true // it crosses the seam
-				}
-			}
-			if around && len(j.edges) > on {
+			cutRing, possible := j.lookAt(&mapped{placed: &rings[i], outer: i == 0})
+			if !possible {
 				return false
 			}
-
-			// On a map an outer ring runs counterclockwise, a hole clockwise.
-			r.turned = area > 0 != r.outer
-			for e := range j.edges[on:] {
-				j.edges[on+e].north = j.edges[on+e].north != r.turned
-			}
-			j.opened = append(j.opened, meets && !around)
-			cut = cut || meets && !around
+			cut = cut || cutRing
 		}
 	}
 	return cut || len(j.edges) > 0
+}
+
+// lookAt takes down what there is of one ring at the seam. It reports whether the ring has a place by two names, and false for one that both
+// crosses the seam and has edges on it, which cannot be joined.
+func (j *joining) lookAt(r *mapped) (cut, possible bool) {
+	n, on := len(j.rings), len(j.edges)
+	j.rings = append(j.rings, r)
+	area, around, meets := 0.0, false, false
+	seam := map[Point]Point{}
+	points := r.placed.points
+	for k, a := range points {
+		before, b := points[(k+len(points)-1)%len(points)], points[(k+1)%len(points)]
+		area += a.Lng*b.Lat - b.Lng*a.Lat
+		if math.Abs(a.Lng) == 180 && math.Abs(a.Lat) != 90 {
+			other, known := seam[a.unique()]
+			meets = meets || known && other != a && !repeats(a, before) && !repeats(a, b)
+			seam[a.unique()] = a
+		}
+		if side := sideOf(a, b); side >= 0 {
+			j.edges = append(j.edges, seamEdge{n, k, side, min(a.Lat, b.Lat), max(a.Lat, b.Lat), a.Lat < b.Lat})
+		} else if repeats(a, b) {
+			cut = true
+		} else if math.Abs(a.Lng-b.Lng) > 180 && math.Abs(a.Lat) != 90 && math.Abs(b.Lat) != 90 {
+			around = true // it crosses the seam
+		}
+	}
+	if around && len(j.edges) > on {
+		return false, false
+	}
+
+	// On a map an outer ring runs counterclockwise, a hole clockwise.
+	r.turned = area > 0 != r.outer
+	for e := range j.edges[on:] {
+		j.edges[on+e].north = j.edges[on+e].north != r.turned
+	}
+	opened := meets && !around
+	j.opened = append(j.opened, opened)
+	return cut || opened, true
 }
 
 // repeats reports whether two points are one place by different names: all longitudes of a pole, or both of the seam.
