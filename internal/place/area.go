@@ -71,43 +71,11 @@ func (q *sieve) contains(area geo.Area, p geo.Point) (bool, error) {
 // inside returns what is in an area, in order, unless its cells have too many points.
 func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 	// The points of all cells that are in it.
-	const chunk = 1000
-	all := area.Cells()
+	cells := area.Cells()
 	for _, sl := range q.kinds.slots {
-		for _, c := range all {
-			keys := sl.keysIn(c)
-			for {
-				some, err := q.keys(keys, chunk)
-				if err != nil {
-					return nil, false, err
-				}
-
-				for _, key := range some {
-					e, err := readEntry(key)
-					if err != nil {
-						return nil, false, err
-					}
-					mark := Mark{ID: e.id, Slot: sl.ID}
-					if mark.compare(q.after) <= 0 {
-						continue
-					}
-					in, err := q.contains(area, e.point)
-					if err != nil || q.compared > fewCompared {
-						return nil, false, err
-					}
-					if in {
-						point := e.point
-						rows = append(rows, sl.found(e.id, &decider.Location{Point: &point}, 0))
-					}
-				}
-
-				if len(some) < chunk {
-					break
-				}
-				keys = keys.After(some[len(some)-1])
-				if q.scanned > q.kinds.s.few {
-					return nil, false, nil
-				}
+		for _, c := range cells {
+			if rows, whole, err = q.insideCell(rows, area, sl, c); err != nil || !whole {
+				return nil, false, err
 			}
 		}
 	}
@@ -124,6 +92,40 @@ func (q *sieve) inside(area geo.Area) (rows []Found, whole bool, err error) {
 		}
 	}
 	return rows, true, nil
+}
+
+// insideCell adds what a slot has in an area and one of its cells, unless there are too many points in it.
+func (q *sieve) insideCell(rows []Found, area geo.Area, sl *slot, c geo.Cell) (_ []Found, whole bool, err error) {
+	const chunk = 1000
+	for keys := sl.keysIn(c); ; {
+		some, err := q.keys(keys, chunk)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, key := range some {
+			e, err := readEntry(key)
+			if err != nil {
+				return nil, false, err
+			}
+			if mark := (Mark{ID: e.id, Slot: sl.ID}); mark.compare(q.after) <= 0 {
+				continue
+			}
+			in, err := q.contains(area, e.point)
+			if err != nil || q.compared > fewCompared {
+				return nil, false, err
+			}
+			if in {
+				rows = append(rows, sl.found(e.id, &decider.Location{Point: &e.point}, 0))
+			}
+		}
+		if len(some) < chunk {
+			return rows, true, nil
+		}
+		keys = keys.After(some[len(some)-1])
+		if q.scanned > q.kinds.s.few {
+			return nil, false, nil
+		}
+	}
 }
 
 func (q *sieve) slot(id string) *slot {
