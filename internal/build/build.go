@@ -50,10 +50,10 @@ type Kind struct {
 	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again for a page whose
 	// writes were not committed, because of a crash or because one of their conditions did not hold. For ErrTooMuch, of a page of several
 	// streams, it is called for each half.
-	Page func(ctx context.Context, p *Page) (Writes, error)
+	Page func(ctx context.Context, p *Page) ([]store.Side, error)
 	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after Later it is
 	// asked again.
-	Done func(ctx context.Context, j *Job) (Writes, error)
+	Done func(ctx context.Context, j *Job) ([]store.Side, error)
 	// PageSize is how many streams a page has at most; 0 means 256.
 	PageSize int
 	// Sorted tells that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
@@ -83,12 +83,6 @@ type Page struct {
 	*Job
 	Type string
 	IDs  []string
-}
-
-// Writes are what commits together.
-type Writes struct {
-	Sides  []store.Side
-	Fences []store.Fence
 }
 
 // ErrTooMuch is what Page returns where its writes would be too many for one commit.

@@ -73,11 +73,11 @@ func (h *house) streams(t j17.Tenant, typ string, n int) {
 
 // adding is a kind that counts how often each stream is written down.
 func adding(size int) build.Kind {
-	return build.Kind{PageSize: size, Page: func(_ context.Context, p *build.Page) (w build.Writes, err error) {
+	return build.Kind{PageSize: size, Page: func(_ context.Context, p *build.Page) (sides []store.Side, err error) {
 		for _, id := range p.IDs {
-			w.Sides = append(w.Sides, store.Side{Op: store.Add, Space: made, Key: p.Name + "/" + p.Type + ":" + id, Value: []byte("1")})
+			sides = append(sides, store.Side{Op: store.Add, Space: made, Key: p.Name + "/" + p.Type + ":" + id, Value: []byte("1")})
 		}
-		return w, nil
+		return sides, nil
 	}}
 }
 
@@ -130,14 +130,14 @@ func TestBuild(t *testing.T) {
 	h.streams(staging, "a", 3)
 	k := adding(10)
 	asked := 0
-	k.Done = func(_ context.Context, j *build.Job) (build.Writes, error) {
+	k.Done = func(_ context.Context, j *build.Job) ([]store.Side, error) {
 		if j.At != (j17.StreamID{Ms: 7, Seq: 3}) || j.Name != "one" || !slices.Equal(j.Types, []string{"a", "c"}) {
 			t.Errorf("asked of %+v", j)
 		}
 		if asked++; asked == 1 {
-			return build.Writes{}, build.Later{For: time.Minute}
+			return nil, build.Later{For: time.Minute}
 		}
-		return build.Writes{Sides: []store.Side{{Op: store.Put, Space: "ends", Key: j.Name, Value: []byte("ended")}}}, nil
+		return []store.Side{{Op: store.Put, Space: "ends", Key: j.Name, Value: []byte("ended")}}, nil
 	}
 	s := h.service(h.store, k)
 	h.begin(s, prod, "one", "a", "c")
@@ -232,7 +232,7 @@ func TestConflicts(t *testing.T) {
 	h.streams(prod, "a", 30)
 	var calls atomic.Int64
 	once := sync.Once{}
-	s := h.service(h.store, build.Kind{PageSize: 10, Page: func(ctx context.Context, p *build.Page) (w build.Writes, err error) {
+	s := h.service(h.store, build.Kind{PageSize: 10, Page: func(ctx context.Context, p *build.Page) (sides []store.Side, err error) {
 		calls.Add(1)
 		for _, id := range p.IDs {
 			it, err := h.store.Get(ctx, prod, made, id)
@@ -240,16 +240,16 @@ func TestConflicts(t *testing.T) {
 			if errors.Is(err, store.ErrNotFound) {
 				side.Cond = store.IfAbsent
 			} else if err != nil {
-				return w, err
+				return sides, err
 			}
-			w.Sides = append(w.Sides, side)
+			sides = append(sides, side)
 		}
 		if p.IDs[0] == "000010" {
 			once.Do(func() {
 				err = h.store.Write(ctx, prod, []store.Side{{Op: store.Put, Space: made, Key: "000015", Value: []byte("a")}})
 			})
 		}
-		return w, err
+		return sides, err
 	}})
 	h.begin(s, prod, "one", "a")
 	if err := s.Settle(t.Context()); err != nil {
@@ -269,16 +269,16 @@ func TestTries(t *testing.T) {
 	var mu sync.Mutex
 	k := adding(8)
 	page := k.Page
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch n := len(p.IDs); {
 		case p.Name == "bad":
-			return build.Writes{}, &build.Failure{Err: errors.New("it is bad")}
+			return nil, &build.Failure{Err: errors.New("it is bad")}
 		case n > 4:
 			panic("too many")
 		case n > 2:
-			return build.Writes{}, errors.New("still too many")
+			return nil, errors.New("still too many")
 		default:
 			largest = max(largest, n)
 			return page(ctx, p)
@@ -315,11 +315,11 @@ func TestWhatIsForgottenDoesNotFail(t *testing.T) {
 	h.streams(prod, "a", 1)
 	var s *build.Service
 	k := adding(1)
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		if err := h.store.Write(ctx, prod, s.Forget(kind, p.Name)); err != nil {
-			return build.Writes{}, err
+			return nil, err
 		}
-		return build.Writes{}, &build.Failure{Err: errors.New("what it is for is gone")}
+		return nil, &build.Failure{Err: errors.New("what it is for is gone")}
 	}
 	s = h.service(h.store, k)
 	h.begin(s, prod, "one", "a")
@@ -389,7 +389,7 @@ func TestCancel(t *testing.T) {
 	reached := make(chan struct{})
 	reach := sync.OnceFunc(func() { close(reached) })
 	release := make(chan struct{})
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		if p.IDs[0] == "000050" {
 			reach()
 			<-release
@@ -429,7 +429,7 @@ func TestProcesses(t *testing.T) {
 	var running, most atomic.Int64
 	k := adding(7)
 	page := k.Page
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		n := running.Add(1)
 		defer running.Add(-1)
 		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); {

@@ -75,8 +75,8 @@ func (t *turn) gather(ctx context.Context) error {
 	t.flight = t.flight[1:]
 	t.took = f.took
 	p := &t.part
-	for i := range f.writes.Sides {
-		if err := t.add(ctx, &f.writes.Sides[i]); err != nil {
+	for i := range f.writes {
+		if err := t.add(ctx, &f.writes[i]); err != nil {
 			return err
 		}
 	}

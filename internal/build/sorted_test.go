@@ -19,13 +19,13 @@ const things store.Space = "things"
 
 // sorting is a kind that puts three items for each stream, and counts the streams.
 func sorting() build.Kind {
-	return build.Kind{PageSize: 5, Sorted: true, Page: func(_ context.Context, p *build.Page) (w build.Writes, err error) {
+	return build.Kind{PageSize: 5, Sorted: true, Page: func(_ context.Context, p *build.Page) (sides []store.Side, err error) {
 		for _, id := range p.IDs {
 			for _, part := range []string{"c", "a", "b"} {
-				w.Sides = append(w.Sides, store.Side{Op: store.Put, Space: things, Key: part + "/" + p.Type + id, Value: []byte(p.Name), Plain: true})
+				sides = append(sides, store.Side{Op: store.Put, Space: things, Key: part + "/" + p.Type + id, Value: []byte(p.Name), Plain: true})
 			}
 		}
-		return build.Writes{Sides: append(w.Sides, store.Side{Op: store.Add, Space: made, Key: "n", Value: fmt.Append(nil, len(p.IDs))})}, nil
+		return append(sides, store.Side{Op: store.Add, Space: made, Key: "n", Value: fmt.Append(nil, len(p.IDs))}), nil
 	}}
 }
 
@@ -207,7 +207,7 @@ func TestACancelledPartIsDropped(t *testing.T) {
 	page := k.Page
 	var s *build.Service
 	pages := make(chan string, 400)
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		pages <- p.IDs[0]
 		if p.IDs[0] == "000050" {
 			if err := s.Cancel(ctx, prod, kind, "one"); err != nil {
@@ -238,7 +238,7 @@ func TestWhatIsToldOfABuildBeforeItsFirstCommit(t *testing.T) {
 	var s *build.Service
 	k := sorting()
 	page := k.Page
-	k.Page = func(ctx context.Context, p *build.Page) (build.Writes, error) {
+	k.Page = func(ctx context.Context, p *build.Page) ([]store.Side, error) {
 		if status, err := s.Status(ctx, prod, kind, "one"); err != nil || status.Total != 23 {
 			t.Errorf("a page is told %+v, %v", status, err)
 		}

@@ -55,7 +55,7 @@ type flight struct {
 	page   Page
 	after  progress
 	done   chan struct{}
-	writes Writes
+	writes []store.Side
 	err    error
 	took   time.Duration
 }
@@ -278,7 +278,6 @@ func (t *turn) commit(ctx, making context.Context) error {
 		return t.gather(ctx)
 	}
 	var sides []store.Side
-	fences := []store.Fence{t.claim.Fence()}
 	n, bytes := 0, 0
 	for _, f := range t.flight {
 		if n > 0 && (!f.ready() || f.err != nil || len(sides) >= maxSides || bytes >= maxBytes) {
@@ -289,13 +288,13 @@ func (t *turn) commit(ctx, making context.Context) error {
 		}
 		n++
 		t.took = f.took
-		sides, fences = append(sides, f.writes.Sides...), append(fences, f.writes.Fences...)
-		for i := range f.writes.Sides {
-			bytes += len(f.writes.Sides[i].Key) + len(f.writes.Sides[i].Value)
+		sides = append(sides, f.writes...)
+		for i := range f.writes {
+			bytes += len(f.writes[i].Key) + len(f.writes[i].Value)
 		}
 	}
 	last := t.flight[n-1].after
-	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, last.put(t.at)), fences...)
+	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, last.put(t.at)), t.claim.Fence())
 	if _, conflict := errors.AsType[*store.SideConflict](err); conflict && !lost(err) {
 		return t.again(ctx, making, n)
 	}
@@ -338,8 +337,7 @@ func (t *turn) again(ctx, making context.Context, n int) error {
 			if f.err != nil {
 				return f.err
 			}
-			fences := append([]store.Fence{t.claim.Fence()}, f.writes.Fences...)
-			err := t.s.o.Store.Write(ctx, t.job.Tenant, append(f.writes.Sides, f.after.put(t.at)), fences...)
+			err := t.s.o.Store.Write(ctx, t.job.Tenant, append(f.writes, f.after.put(t.at)), t.claim.Fence())
 			if err == nil {
 				break
 			}
@@ -367,10 +365,10 @@ func (f *flight) ready() bool {
 
 // end ends the build, or lets it be asked again.
 func (t *turn) end(ctx context.Context) error {
-	var w Writes
+	var sides []store.Side
 	if t.kind.Done != nil {
 		var err error
-		w, err = t.kind.Done(ctx, t.job)
+		sides, err = t.kind.Done(ctx, t.job)
 		if later, is := errors.AsType[Later](err); is {
 			p := t.next
 			return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{p.put(t.at), t.claim.Replace(t.claim.Value, t.s.o.Clock.Now().Add(later.For))})
@@ -381,7 +379,7 @@ func (t *turn) end(ctx context.Context) error {
 	}
 	p := t.next
 	p.State, p.Error = Done, ""
-	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(w.Sides, t.claim.Remove(), p.put(t.at)), w.Fences...)
+	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, t.claim.Remove(), p.put(t.at)))
 	if err == nil {
 		t.s.counts.ended.Add(1)
 	}

@@ -26,30 +26,30 @@ const (
 var errUnknown = errors.New("the definition of the index is not known here yet")
 
 // page makes the entries of some rows.
-func (s *Service) page(ctx context.Context, p *build.Page) (w build.Writes, err error) {
+func (s *Service) page(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	sl, err := s.slot(ctx, p.Tenant, p.Name)
 	if err != nil {
-		return w, failedWithout(err)
+		return nil, failedWithout(err)
 	}
 	d := s.definition(p.Tenant, sl)
 	if d == nil {
-		return w, errUnknown
+		return nil, errUnknown
 	}
 	c := changes{slot: sl.name}
 	for some := range slices.Chunk(p.IDs, slice) {
 		rows, err := s.compute(ctx, p.Tenant, d, p.At, some)
 		if err != nil {
-			return w, err
+			return nil, err
 		}
 		for i := range rows {
 			c.replace(rows[i].ID, nil, recordOf(&rows[i]))
 		}
 		if c.size > maxBytes && len(p.IDs) > 1 {
-			return w, build.ErrTooMuch
+			return nil, build.ErrTooMuch
 		}
 	}
 	s.counts.writes.Add(uint64(c.len()))
-	return build.Writes{Sides: c.writes()}, nil
+	return c.writes(), nil
 }
 
 // failedWithout makes a failure of it that a slot is gone: nobody needs the build any more.
@@ -96,43 +96,42 @@ func (s *Service) computeSome(ctx context.Context, t j17.Tenant, d *Definition, 
 }
 
 // built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
-func (s *Service) built(ctx context.Context, j *build.Job) (w build.Writes, err error) {
+func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error) {
 	sl, err := s.slot(ctx, j.Tenant, j.Name)
 	if err != nil {
-		return w, failedWithout(err)
+		return nil, failedWithout(err)
 	}
 	if err := s.o.Feed.Subscribe(ctx, j.Tenant, kind, sl.name, feed.After(j.At)); err != nil {
-		return w, err
+		return nil, err
 	}
 	s.asks(ctx, j.Tenant, sl.name)
 	status, err := s.o.Feed.Status(ctx, j.Tenant, kind, sl.name)
 	if err != nil {
-		return w, err
+		return nil, err
 	}
 	if status.Lag > nearly {
 		s.wake(ctx, j.Tenant, sl.name) // it may rest in another process
 	}
 	if status.Lag > nearly || sl.Fanout != nil {
-		return w, build.Later{For: catchUp}
+		return nil, build.Later{For: catchUp}
 	}
 
 	// From here on it is read. What was read before is removed, after a crash by whoever asks again.
 	h, err := s.head(ctx, j.Tenant, sl.ID)
 	if err != nil {
-		return w, err
+		return nil, err
 	}
 	switch {
 	case h.Building != sl.name:
-		return w, &build.Failure{Err: errors.New("another build of the index was begun")}
+		return nil, &build.Failure{Err: errors.New("another build of the index was begun")}
 	case h.Serving != sl.name:
 		h.Serving = sl.name
 		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}, j.Fence()); err != nil {
-			return w, ignoreConflict(err)
+			return nil, ignoreConflict(err)
 		}
 		s.tell(j.Tenant, sl.Old)
 	}
-	w.Sides, err = s.drop(ctx, j.Tenant, sl.Old)
-	return w, err
+	return s.drop(ctx, j.Tenant, sl.Old)
 }
 
 // ignoreConflict asks for another try where somebody else was faster.

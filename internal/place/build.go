@@ -44,10 +44,10 @@ func (s *Service) unknown(ctx context.Context, p *build.Page) error {
 }
 
 // fill returns the records of a page of aggregates. Whoever has one already has got it by a later event.
-func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error) {
+func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	k, err := s.present(ctx, p.Tenant)
 	if err != nil {
-		return build.Writes{}, err
+		return nil, err
 	}
 	var sl *slot
 	for _, one := range k.slots[p.Type] {
@@ -56,29 +56,29 @@ func (s *Service) fill(ctx context.Context, p *build.Page) (build.Writes, error)
 		}
 	}
 	if sl == nil {
-		return build.Writes{}, s.unknown(ctx, p)
+		return nil, s.unknown(ctx, p)
 	}
 
-	var w build.Writes
+	var sides []store.Side
 	for _, id := range p.IDs {
 		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
 		if err == nil {
 			continue
 		}
 		if !errors.Is(err, store.ErrNotFound) {
-			return w, s.met(ctx, p.Tenant, err)
+			return nil, s.met(ctx, p.Tenant, err)
 		}
 		l, err := s.last(ctx, p.Tenant, k.decider.Types[p.Type], sl, id)
 		if err != nil {
-			return w, err
+			return nil, err
 		}
 		if l != nil {
 			side := sl.record(id, l)
 			side.Cond = store.IfAbsent
-			w.Sides = append(w.Sides, side)
+			sides = append(sides, side)
 		}
 	}
-	return w, nil
+	return sides, nil
 }
 
 // last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
@@ -131,18 +131,18 @@ func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateT
 }
 
 // empty removes the records of a page of aggregates, and their entries with them.
-func (s *Service) empty(ctx context.Context, p *build.Page) (build.Writes, error) {
+func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	sl := slot{ID: p.Name, typ: p.Type}
-	var w build.Writes
+	var sides []store.Side
 	for _, id := range p.IDs {
 		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
-			return w, s.met(ctx, p.Tenant, err)
+			return nil, s.met(ctx, p.Tenant, err)
 		}
-		w.Sides = append(w.Sides, store.Side{Op: store.Delete, Space: places, Key: sl.key(id), Entries: cells})
+		sides = append(sides, store.Side{Op: store.Delete, Space: places, Key: sl.key(id), Entries: cells})
 	}
-	return w, nil
+	return sides, nil
 }

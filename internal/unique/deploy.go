@@ -68,24 +68,24 @@ func (s *Service) empties(t j17.Tenant, g *generation) []store.Side {
 }
 
 // empty removes what a page of aggregates has in a generation that nobody needs any more.
-func (s *Service) empty(ctx context.Context, p *build.Page) (build.Writes, error) {
+func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	g := generation{ID: p.Name}
-	var w build.Writes
+	var all []store.Side
 	for _, id := range p.IDs {
 		item, err := s.get(ctx, p.Tenant, held, g.heldKey(j17.Key{Type: p.Type, ID: id}))
 		if err != nil {
-			return w, err
+			return nil, err
 		}
 		if item.Rev == 0 {
 			continue
 		}
 		sides, err := g.removal(&item)
 		if err != nil {
-			return w, err
+			return nil, err
 		}
-		w.Sides = append(w.Sides, sides...)
+		all = append(all, sides...)
 	}
-	return w, nil
+	return all, nil
 }
 
 // removal returns the writes that remove what an aggregate has in the generation, by its item of held.
