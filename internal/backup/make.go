@@ -21,24 +21,9 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	if to := s.placeOf(&set); !to.same(j.row.Place) { // whoever finds the row after a crash looks there
-		if j.row.Left { // nobody would know of the other place any more
-			return errMoved
-		}
-		j.row.Place = to
-		row, err := j.row.put()
-		if err == nil {
-			err = s.Store.WriteFreeing(ctx, j.row.Scope, []store.Side{row})
-		}
-		if err != nil {
-			return err
-		}
-	} else {
-		j.row.Place = to
+	if err := s.settlePlace(ctx, j, &set); err != nil {
+		return err
 	}
-	s.mu.Lock()
-	j.remote = j.row.Place.S3 != nil
-	s.mu.Unlock()
 	repo, err := s.open(j.row.Place, &set)
 	if err != nil {
 		return err
@@ -56,14 +41,10 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		j.row.Kind, j.row.Parent = repository.Incremental, parent.ID
 	}
 
-	// What it is of, the registry last: an instance that is in it has its environments in it too.
-	tenants := []j17.Tenant{j.row.Scope}
-	scope := repository.OfEnvironment
-	if j.row.Scope == j17.System {
-		scope = repository.OfServer
-		if tenants, err = s.tenants(ctx); err != nil {
-			return err
-		}
+	// What it is of, and its first file, which waits until no parts are removed at its place.
+	scope, tenants, err := s.covered(ctx, j.row.Scope)
+	if err != nil {
+		return err
 	}
 	pace, err := s.newPace(ctx, j.row.Place)
 	if err != nil {
@@ -84,6 +65,8 @@ func (s *Service) make(ctx context.Context, j *job) error {
 		return err
 	}
 	defer w.Abort()
+
+	// Each tenant, and what says that the backup is whole.
 	p := &pass{Service: s, job: j, repo: repo, writer: w, pace: pace}
 	finished := false
 	defer func() {
@@ -102,6 +85,38 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	j.bytes.Store(m.Bytes)
 	finished, j.row.Left = err == nil, errors.Is(err, repository.ErrDoubt)
 	return err
+}
+
+// settlePlace lets the backup of a job go where its settings say, and notes a place that is another one than before.
+func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error {
+	to := s.placeOf(set)
+	moved := !to.same(j.row.Place)
+	if moved && j.row.Left { // nobody would know of the other place any more
+		return errMoved
+	}
+	j.row.Place = to
+	if moved { // whoever finds the row after a crash looks there
+		row, err := j.row.put()
+		if err == nil {
+			err = s.Store.WriteFreeing(ctx, j.row.Scope, []store.Side{row})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.remote = to.S3 != nil
+	return nil
+}
+
+// covered returns what the backup of a scope is of, the registry last: an instance that is in it has its environments in it too.
+func (s *Service) covered(ctx context.Context, of j17.Tenant) (repository.Scope, []j17.Tenant, error) {
+	if of != j17.System {
+		return repository.OfEnvironment, []j17.Tenant{of}, nil
+	}
+	tenants, err := s.tenants(ctx)
+	return repository.OfServer, tenants, err
 }
 
 // errMoved is the error of a backup that waits again although it may be there from its last turn, where backups go elsewhere by now.
