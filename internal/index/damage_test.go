@@ -145,7 +145,6 @@ func TestDamageIsMended(t *testing.T) {
 			_, err := v.CountWords(plenty(), titles, []string{"red", "gr"})
 			return err
 		},
-		"row": func(_ *house, _ *process, v *index.View) error { _, _, err := v.Row("i00"); return err },
 		"comparison": func(h *house, p *process, _ *index.View) error {
 			difference, err := p.Verify(h.tb.Context(), prod, "one", nil)
 			if err != nil || difference == nil || difference.What != index.Unreadable {

@@ -439,8 +439,8 @@ func (r Range) bounded(b Bound, low bool) Range {
 	return r
 }
 
-// Empty reports whether the range can have no entries.
-func (r *Range) Empty() bool { return r.from >= r.to }
+// empty reports whether the range can have no entries.
+func (r *Range) empty() bool { return r.from >= r.to }
 
 // has reports whether an entry is in the range.
 func (r *Range) has(text, whole string) bool {

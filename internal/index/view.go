@@ -334,15 +334,6 @@ func (v *View) room(b *work.Budget, n int) error {
 	return err
 }
 
-// Row returns a row as the index has it, without what was cut off its entries; false if it is not there.
-func (v *View) Row(id string) (entries []Entry, ok bool, err error) {
-	rec, err := readRecord(v.moment.Get, v.slot.name, id)
-	if err != nil || rec == nil {
-		return nil, false, v.told(err)
-	}
-	return rec.entries, len(rec.entries) > 0, nil
-}
-
 // Query says which entries of an index are looked for.
 type Query struct {
 	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value in common; all lanes
@@ -417,7 +408,7 @@ func (v *View) lanes(q *Query) []*lane {
 			l.skip = len(v.slot.name) + 1 + len(ranges[0].head)
 		}
 		for j := range ranges {
-			if ranges[j].Empty() {
+			if ranges[j].empty() {
 				continue
 			}
 			keys := ranges[j].in(v.slot.name)
