@@ -448,7 +448,7 @@ func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	}
 
 	for _, t := range slices.Sorted(maps.Keys(specs)) {
-		if err := r.takeSpecs(ctx, t, specs[t]); err != nil {
+		if err := r.takeSpecs(ctx, t, specs[t], rep.Whole); err != nil {
 			return err
 		}
 	}
@@ -464,14 +464,17 @@ func replicated(c Change) bool {
 }
 
 // takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same, since
-// events that are under way are fenced on it.
-func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side) error {
+// events that are under way are fenced on it; and where it is later: this server has deployed since the headnode sent this. An earlier one
+// is taken over with everything alone, which a headnode sends that was set back.
+func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side, whole bool) error {
 	head, err := r.store.Get(ctx, t, specHeadSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return failure(err)
 	}
 	for part := range parts(sides) {
-		part = slices.DeleteFunc(part, func(s store.Side) bool { return s.Space == specHeadSpace && bytes.Equal(s.Value, head.Value) })
+		part = slices.DeleteFunc(part, func(s store.Side) bool {
+			return s.Space == specHeadSpace && (bytes.Equal(s.Value, head.Value) || !whole && earlierHead(s.Value, head.Value))
+		})
 		if len(part) == 0 {
 			continue
 		}
@@ -480,6 +483,12 @@ func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store
 		}
 	}
 	return nil
+}
+
+// earlierHead reports whether both are heads, and the first is of an earlier version than the second.
+func earlierHead(first, second []byte) bool {
+	var a, b specHead
+	return json.Unmarshal(first, &a) == nil && json.Unmarshal(second, &b) == nil && a.Version < b.Version
 }
 
 // parts yields writes in pieces that are small enough for one commit each.

@@ -161,6 +161,51 @@ func TestReplica(t *testing.T) {
 	}
 }
 
+// TestALateUpdateBringsNoOlderSpec: what the headnode has sent before a deployment may arrive after it.
+func TestALateUpdateBringsNoOlderSpec(t *testing.T) {
+	s := start(t)
+	r, _ := replica(t, s)
+	ctx := t.Context()
+	app, err := s.Instances.Create(ctx, "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	catchUp(t, s.Registry, r)
+	position, err := r.Replication.Position(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := control.Deployment{Instance: app.ID, Environment: j17.Prod, Source: []byte(`{"first":1}`)}
+	if _, err := r.Specs.Put(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	late, err := s.Replication.Next(ctx, "one", position)
+	if err != nil || len(late.Changes) == 0 {
+		t.Fatalf("%v %v", late, err)
+	}
+	second := first
+	second.Source, second.Base = []byte(`{"second":2}`), 1
+	deployed, err := r.Specs.Put(ctx, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := r.Replication.Apply(ctx, late); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Specs.Current(ctx, app.ID, j17.Prod)
+	if err != nil || got.Version != 2 || string(got.Source) != string(second.Source) {
+		t.Errorf("version %d, %s, %v", got.Version, got.Source, err)
+	}
+	if got.Fence != deployed.Fence {
+		t.Errorf("events that are under way are fenced on %v, which is now %v", deployed.Fence, got.Fence)
+	}
+	catchUp(t, s.Registry, r)
+	if got, err := r.Specs.History(ctx, app.ID, j17.Prod, 0, 10); err != nil || len(got) != 2 {
+		t.Errorf("history: %v %v", got, err)
+	}
+}
+
 func TestReplicaIsReadOnly(t *testing.T) {
 	s := start(t)
 	r, up := replica(t, s)
