@@ -56,7 +56,8 @@ func (r *Update) MovesSpecs() bool {
 	return r.Whole || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace })
 }
 
-// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached.
+// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached, and of PutSpec
+// CodeOutcomeUnknown where it may have stored the spec.
 type Upstream interface {
 	// PutSpec does what Registry.PutSpec does, as the actor of the context.
 	PutSpec(ctx context.Context, d Deployment) (Spec, error)

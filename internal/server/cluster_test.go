@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -406,6 +408,38 @@ func TestAWorkerThatGoes(t *testing.T) {
 		if got := head.send(t, method, ctl, "/api/instances/"+id+"/ops/prod/root-checkpoints", token, "").want(t, method, 503).text1(t, "code"); got != code {
 			t.Errorf("%s: %s, want %s", method, got, code)
 		}
+	}
+}
+
+// TestAHeadnodeThatGoes checks what a deployment says where the headnode ends before it has answered the worker: that it may have been stored.
+func TestAHeadnodeThatGoes(t *testing.T) {
+	head := headnode(t)
+	const ctl = "control.example.test"
+	target, err := url.Parse(head.internal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(target)
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/internal/control/specs" {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		forward.ServeHTTP(httptest.NewRecorder(), r.Clone(context.WithoutCancel(r.Context())))
+		panic(http.ErrAbortHandler)
+	}))
+	defer between.Close()
+	worker := start(t, workerOptions(t, "one", between.URL))
+	defer worker.end(t)
+	token := head.send(t, "POST", ctl, "/api/login", "", `{"email":"`+adminEmail+`","password":"`+adminPass+`"}`).want(t, "login", 200).text1(t, "token")
+	id := head.send(t, "POST", ctl, "/api/instances", token, `{"name":"alpha"}`).want(t, "create", 201).text1(t, "id")
+	got := head.send(t, "POST", ctl, "/api/instances/"+id+"/spec", token, counterSpec).want(t, "a deployment without an answer", 503)
+	if code := got.text1(t, "code"); code != "outcome_unknown" {
+		t.Errorf("it is stored, and the answer is %s: %s", code, got.text)
+	}
+	history := head.send(t, "GET", ctl, "/api/instances/"+id+"/spec/history", token, "").want(t, "history", 200)
+	if !strings.Contains(history.text, `"version":1`) {
+		t.Errorf("history: %s", history.text)
 	}
 }
 

@@ -58,13 +58,16 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 
 	// Whatever comes between is the headnode out of reach.
 	resp, err := u.transport.RoundTrip(r)
-	if err != nil {
+	if operation, _ := errors.AsType[*net.OpError](err); operation != nil && operation.Op == "dial" {
 		return unreachable(err)
+	}
+	if err != nil {
+		return unreachable(errors.Join(errUnanswered, err))
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing was written to it
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxNodeReply))
 	if err != nil {
-		return unreachable(err)
+		return unreachable(errors.Join(errUnanswered, err))
 	}
 
 	// A refusal keeps its code and text.
@@ -76,7 +79,7 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 			Errors []j17.FieldError `json:"errors"`
 		}
 		if json.Unmarshal(raw, &p) != nil || p.Code == "" {
-			return unreachable(fmt.Errorf("it answered with status %d", resp.StatusCode))
+			return unreachable(fmt.Errorf("%w of the headnode's own: status %d", errUnanswered, resp.StatusCode))
 		}
 		return &j17.Error{Code: p.Code, Message: p.Detail, Path: p.Path, Errors: p.Errors}
 	}
@@ -85,10 +88,13 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 		return nil
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return unreachable(err)
+		return unreachable(errors.Join(errUnanswered, err))
 	}
 	return nil
 }
+
+// errUnanswered is among the causes where the headnode may have done what it was asked for.
+var errUnanswered = errors.New("there is no answer")
 
 func unreachable(err error) error {
 	return j17.Errorf(j17.CodeUnavailable, "The headnode cannot be reached, and without it this cannot be changed. Try again.").Because(err)
@@ -102,6 +108,9 @@ func (u *upstream) PutSpec(ctx context.Context, d control.Deployment) (control.S
 	put := control.SpecPut{Deployment: d}
 	put.Actor, put.RequestID = control.ActorOf(ctx)
 	err := u.call(ctx, http.MethodPost, "/internal/control/specs", put, &reply)
+	if errors.Is(err, errUnanswered) {
+		err = j17.Errorf(j17.CodeOutcomeUnknown, "The headnode has not answered: whether it has stored the spec is not known. Look which one is deployed before you try again.").Because(err)
+	}
 	return reply.Spec, err
 }
 
