@@ -195,12 +195,12 @@ func noise(n int) string {
 	return `{"type":"was_written","data":{"text":"` + hex.EncodeToString(raw) + `"}}`
 }
 
-// fillNotes stores so many events of a kilobyte.
-func fillNotes(t *testing.T, p *process, events int) {
+// fillNotes stores events with so many bytes each.
+func fillNotes(t *testing.T, p *process, events, bytes int) {
 	t.Helper()
 	some := make([]string, events)
 	for i := range some {
-		some[i] = noise(1000)
+		some[i] = noise(bytes)
 	}
 	body := `{"events":[` + strings.Join(some, ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
 	if s := requested(t, p, "POST", "prod", "/note/global", p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
@@ -265,7 +265,7 @@ func TestBackupsToAShakyStore(t *testing.T) {
 		t.Fatalf("the settings: %d", s)
 	}
 	for range 5 {
-		fillNotes(t, p, 100)
+		fillNotes(t, p, 100, 1000)
 	}
 	tool := func(args ...string) (code int, out string) {
 		t.Helper()
@@ -297,7 +297,7 @@ func TestBackupsToAShakyStore(t *testing.T) {
 	}
 
 	// It stands still: the backup can be cancelled, and the server be stopped.
-	fillNotes(t, p, 300)
+	fillNotes(t, p, 300, 1000)
 	reached := network.be(100_000, true, false)
 	id := askBackup(t, p, token)
 	<-reached
@@ -358,7 +358,7 @@ func TestTwoServersOneFolderOfBackups(t *testing.T) {
 	}
 	for range 3 {
 		for _, s := range servers {
-			fillNotes(t, s.process, 50)
+			fillNotes(t, s.process, 50, 1000)
 			s.ids = append(s.ids, askBackup(t, s.process, s.token))
 		}
 		for _, s := range servers {
@@ -410,7 +410,7 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 	// One backup, and one that was removed.
 	var ids []string
 	for range 2 {
-		fillNotes(t, p, 10)
+		fillNotes(t, p, 10, 1000)
 		ids = append(ids, askBackup(t, p, token))
 		if b := endOfBackup(t, p, token, ids[len(ids)-1]); b.Status != "completed" {
 			t.Fatalf("%+v", b)
@@ -446,7 +446,7 @@ func TestBackupsOnAFullFileSystem(t *testing.T) {
 	}
 	remove(filling[:6])
 	for range 25 { // what is there is cut anew
-		fillNotes(t, p, 1000)
+		fillNotes(t, p, 100, 10_000)
 	}
 	b := endOfBackup(t, p, token, askBackup(t, p, token))
 	if b.Status != "failed" || !strings.Contains(b.Error, "no space left") {
