@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -34,6 +35,8 @@ type authority struct {
 	*httptest.Server
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
+	// left is how long its certificates are good for; 1000 hours of their life are over.
+	left time.Duration
 	// address is where names are looked for, plain where over plain HTTP. challenge is the kind of proof that it asks for.
 	address, plain, challenge string
 
@@ -59,7 +62,7 @@ func newAuthority(tb testing.TB) *authority {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	a := &authority{key: key, chains: map[int][]byte{}, challenge: "tls-alpn-01"}
+	a := &authority{key: key, chains: map[int][]byte{}, challenge: "tls-alpn-01", left: 1000 * time.Hour}
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		tb.Fatal(err)
 	}
@@ -225,7 +228,7 @@ func (a *authority) issue(csr, name string) ([]byte, error) {
 	}
 	now := clock.System{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(int64(len(a.issued) + 2)), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour), DNSNames: request.DNSNames,
+		SerialNumber: big.NewInt(int64(len(a.issued) + 2)), NotBefore: now.Add(-1000 * time.Hour), NotAfter: now.Add(a.left), DNSNames: request.DNSNames,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, request.PublicKey, a.key)
@@ -237,13 +240,18 @@ func (a *authority) issue(csr, name string) ([]byte, error) {
 
 // get asks the server of a name whether it is ready, with certificates of the authority.
 func (a *authority) get(ctx context.Context, name string) (int, error) {
+	return a.getAt(ctx, a.address, name)
+}
+
+// getAt is get of the server at an address.
+func (a *authority) getAt(ctx context.Context, address, name string) (int, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, network, a.address)
+			return d.DialContext(ctx, network, address)
 		},
 	}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+name+"/readyz", nil)
@@ -326,5 +334,65 @@ func TestACME(t *testing.T) {
 	defer a.mu.Unlock()
 	if len(a.issued) != 1 {
 		t.Errorf("issued: %v", a.issued)
+	}
+}
+
+// lockedText is what several goroutines write.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestACMEFailuresAreTold: whoever connects learns nothing of why there is no certificate, so the log has it.
+func TestACMEFailuresAreTold(t *testing.T) {
+	a := newAuthority(t)
+	a.left = 100 * time.Hour
+	o := a.customer(t)
+	var log lockedText
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	n := start(t, o)
+	public := n.serve.Ready().Addresses["public"]
+	reached := func(address string) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.address = address
+	}
+	const (
+		missing   = "no certificate could be got from the authority"
+		unrenewed = "should have been renewed"
+	)
+
+	// The authority does not reach the server. What strangers ask for is not told.
+	reached("127.0.0.1:1")
+	for _, name := range []string{"none.example.test", "example.test", "example.test"} {
+		if _, err := a.getAt(t.Context(), public, name); err == nil {
+			t.Fatal("a certificate that nobody has given")
+		}
+	}
+	if got := log.String(); strings.Count(got, missing) != 1 || !strings.Contains(got, "host=example.test") {
+		t.Errorf("the log: %s", got)
+	}
+
+	// A certificate that nears its end is handed out, and told once.
+	for _, address := range []string{public, "127.0.0.1:1"} {
+		reached(address)
+		if status, err := a.getAt(t.Context(), public, "control.example.test"); status != 200 || err != nil {
+			t.Fatal(status, err)
+		}
+	}
+	if got := log.String(); strings.Count(got, unrenewed) != 1 || !strings.Contains(got, "host=control.example.test expires=") {
+		t.Errorf("the log: %s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"j17"
+	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/httpapi"
 	"j17/internal/worker"
@@ -165,9 +167,67 @@ func (s *Server) publicTLS(o ServeOptions) error {
 		}
 		config := s.acme.TLSConfig()
 		config.MinVersion = minimum
+		got := &authorized{get: config.GetCertificate, answersFor: s.hasHost, clock: o.Clock, logger: o.Logger, told: map[string]time.Time{}}
+		config.GetCertificate = got.certificate
 		s.public = tls.NewListener(s.public, config)
 	}
 	return nil
+}
+
+// How often the log tells that there is no certificate for a name, and that one was not renewed.
+const (
+	missingInterval   = time.Minute
+	unrenewedInterval = 6 * time.Hour
+)
+
+// authorized hands out certificates of an authority, and tells the log when there is none, or none that is new enough: whoever connects
+// learns no reason, and renewals fail where nobody sees it.
+type authorized struct {
+	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	answersFor func(host string) bool
+	clock      clock.Clock
+	logger     *slog.Logger
+
+	mu sync.Mutex
+	// told is when something was told of a name. There are as many names as there are hosts.
+	told map[string]time.Time
+}
+
+// certificate is tls.Config.GetCertificate.
+func (a *authorized) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, err := a.get(hello)
+	host := strings.ToLower(hello.ServerName)
+	if slices.Contains(hello.SupportedProtos, acme.ALPNProto) || !a.answersFor(host) {
+		return cert, err // the authority asks for a proof, or somebody for a name of others
+	}
+	ctx := hello.Context()
+	switch {
+	case err != nil:
+		if a.due(host, missingInterval) {
+			a.logger.LogAttrs(ctx, slog.LevelWarn, "no certificate could be got from the authority", slog.String("host", host), slog.Any("error", err))
+		}
+	case cert.Leaf != nil && a.late(cert.Leaf) && a.due(host, unrenewedInterval):
+		a.logger.LogAttrs(ctx, slog.LevelWarn, "a certificate should have been renewed by the authority long ago", slog.String("host", host),
+			slog.Time("expires", cert.Leaf.NotAfter))
+	}
+	return cert, err
+}
+
+// late reports whether half of the time is over in which a certificate is to be renewed: the last third of its life, at most 30 days.
+func (a *authorized) late(c *x509.Certificate) bool {
+	return c.NotAfter.Sub(a.clock.Now()) < min(c.NotAfter.Sub(c.NotBefore)/3, 30*24*time.Hour)/2
+}
+
+// due reports whether the log may tell something of a name, and notes that it does.
+func (a *authorized) due(host string, interval time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	if last, ok := a.told[host]; ok && now.Sub(last) < interval {
+		return false
+	}
+	a.told[host] = now
+	return true
 }
 
 // internalTLS makes the internal listener speak TLS, if it is to, and returns what reaches other nodes.
