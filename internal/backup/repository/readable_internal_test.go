@@ -24,7 +24,7 @@ func TestErrorsOfTheNetworkAreReadable(t *testing.T) {
 		"refused":                {of(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.1.2.3: refused")}), brokenOff},
 		"ended":                  {of(errors.New("Connection closed by foreign host http://10.1.2.3/backups/a. Retry again.")), brokenOff},
 		"ended in its answer":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), brokenOff},
-		"of another authority":   {of(&tls.CertificateVerificationError{Err: errors.New("10.1.2.3: unknown authority")}), "certificate"},
+		"of another authority":   {of(&tls.CertificateVerificationError{Err: errors.New("10.1.2.3: unknown authority")}), "trust the authority"},
 		"nothing of the network": {errors.New("10.1.2.3 is odd"), "the request to the server failed"},
 	} {
 		if got := b.readable(test.err).Error(); !strings.Contains(got, test.want) || strings.Contains(got, "10.1") {

@@ -257,7 +257,7 @@ func (b *bucket) readable(err error) error {
 		return errors.New("the server did not answer in time")
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return errors.New("the certificate of the server cannot be verified")
+		return errors.New("the certificate of the server cannot be verified: have this machine trust the authority that gave it, and name the server as the certificate does")
 	}
 	if brokenOff(err) {
 		return errors.New("the server cannot be reached, or has broken the connection off")
