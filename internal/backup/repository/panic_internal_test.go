@@ -48,7 +48,8 @@ func TestAPanicEndsTheBackup(t *testing.T) {
 		defer w.Abort()
 		tw := w.Tenant(TenantHead{Tenant: j17.Tenant("ins_1/prod")})
 		for i := range 20 {
-			value := []byte(strings.Repeat(id+fmt.Sprint(i), itemPartBytes)) // ends a part
+			text := id + fmt.Sprint(i)
+			value := []byte(strings.Repeat(text, itemPartBytes/len(text)+1)) // ends a part
 			if err := tw.Item(store.ArchivedItem{Space: "s", Item: store.Item{Key: fmt.Sprintf("%09d", i), Value: value}}); err != nil {
 				return Manifest{}, err
 			}
