@@ -21,7 +21,7 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 	words := map[string][]string{
 		"env": environments, "from": environments, "to": environments,
 		"scope": {string(j17.ScopeRead), string(j17.ScopeWrite)}, "role": operatorRoles(),
-		"status": {"active", "scheduled", "revoked"}, "outcome": {"done", "refused", "failed"},
+		"outcome":    {"done", "refused", "failed"},
 		"containers": containerDrivers(), "of": {"events", "aggregates"},
 	}
 	for name, all := range words {
@@ -58,7 +58,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 	if len(words) < 3 {
 		return false
 	}
-	return slices.Contains([]string{"audit", "instances", "keys", "operators", "projection"}, words[1]) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
+	return slices.Contains([]string{"audit", "checkpoint", "instances", "keys", "listener", "operators", "projection", "tombstone"}, words[1]) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
 }
 
 // completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec

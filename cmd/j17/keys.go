@@ -25,7 +25,6 @@ func (e *env) keys() *cobra.Command {
 }
 
 func (e *env) keysList() *cobra.Command {
-	var status string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the API keys of an instance, without their tokens",
@@ -36,11 +35,12 @@ func (e *env) keysList() *cobra.Command {
 	r := serverFlags(cmd)
 	instanceFlag(cmd, r)
 	cmd.Flags().StringVar(&r.env, "env", "", "only those of an `environment`: prod, staging or test")
-	cmd.Flags().StringVar(&status, "status", "", "only those with a `status`: active, scheduled or revoked")
+	statuses := withStatus("active", "scheduled", "revoked")
+	status := statuses.text(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := oneOf("--status", status, "", "active", "scheduled", "revoked"); err != nil {
+		if err := statuses.check(*status); err != nil {
 			return err
 		}
 
@@ -58,8 +58,8 @@ func (e *env) keysList() *cobra.Command {
 
 		// The server knows the states, this program the environments.
 		q := url.Values{}
-		if status != "" {
-			q.Set("status", status)
+		if *status != "" {
+			q.Set("status", *status)
 		}
 		raw, err := o.rows(cmd.Context(), []string{"instances", i.ID, "keys"}, q, "keys", 0)
 		if err != nil {

@@ -404,10 +404,41 @@ type listing[T any] struct {
 	short, example string
 	// path is where the rows are below the environment. The member of the answer that has them is called the same, with "_" for "-".
 	path string
-	// query, where it is not nil, says which rows are asked for.
-	query    func() url.Values
+	// filters are the flags that say which rows are asked for.
+	filters  []rowFilter
 	header   []string
 	describe func(T) []string
+}
+
+// rowFilter is a flag that takes a text, and the parameter of the same name that it becomes.
+type rowFilter struct {
+	name, usage string
+	// words, where there are some, are all that it takes.
+	words []string
+}
+
+// withStatus is the flag for rows with one status.
+func withStatus(words ...string) rowFilter {
+	last := len(words) - 1
+	return rowFilter{"status", "only those with a `status`: " + strings.Join(words[:last], ", ") + " or " + words[last], words}
+}
+
+// text declares the flag.
+func (f *rowFilter) text(cmd *cobra.Command) *string {
+	given := cmd.Flags().String(f.name, "", f.usage)
+	if f.words != nil {
+		// The flag exists and has no function yet, so registering cannot fail.
+		_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(f.words, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return given
+}
+
+// check says what is wrong with the text that was given, "" for none.
+func (f *rowFilter) check(given string) error {
+	if given == "" || f.words == nil {
+		return nil
+	}
+	return oneOf("--"+f.name, given, f.words...)
 }
 
 // listCommand is the command that lists something.
@@ -415,13 +446,25 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: l.short, Example: l.example, Args: noArgs}
 	r := blobFlags(cmd)
+	given := make([]*string, len(l.filters))
+	for i := range l.filters {
+		given[i] = l.filters[i].text(cmd)
+	}
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var query url.Values
-		if l.query != nil {
-			query = l.query()
+		// Which rows are asked for.
+		query := url.Values{}
+		for i := range l.filters {
+			f := &l.filters[i]
+			if err := f.check(*given[i]); err != nil {
+				return err
+			}
+			if *given[i] != "" {
+				query.Set(f.name, *given[i])
+			}
 		}
+
 		o, err := e.operate(cmd, r)
 		if err != nil {
 			return err

@@ -125,19 +125,11 @@ func (e *env) printAffected(streams []wire.AffectedStream) error {
 }
 
 func (e *env) tombstoneList() *cobra.Command {
-	var status string
-	cmd := listCommand(e, listing[wire.Tombstone]{
+	return listCommand(e, listing[wire.Tombstone]{
 		short: "List the tombstones of an environment, the newest first", example: "  j17 tombstone list --status pending",
 		path: "tombstones", header: tombstoneHeader(), describe: describeTombstone,
-		query: func() url.Values {
-			if status == "" {
-				return nil
-			}
-			return url.Values{"status": {status}}
-		},
+		filters: []rowFilter{withStatus("pending", "executing", "completed", "cancelled")},
 	})
-	cmd.Flags().StringVar(&status, "status", "", "only pending, executing, completed or cancelled ones")
-	return cmd
 }
 
 func tombstoneHeader() []string {
