@@ -21,17 +21,6 @@ func (e *env) checkpoints() *cobra.Command {
 		e.checkpointCreate(), e.checkpointList(), e.checkpointShow(), e.checkpointRestore(), e.checkpointDelete(), e.checkpointRoot())
 }
 
-// checkpointCall sends a request about checkpoints of the environment that the command is about.
-func (o *operating) checkpointCall(ctx context.Context, method string, body any, more ...string) (json.RawMessage, error) {
-	path, err := o.opsPath(ctx, more...)
-	if err != nil {
-		return nil, err
-	}
-	var raw json.RawMessage
-	err = o.call(ctx, method, path, nil, body, &raw)
-	return raw, err
-}
-
 // showAnswer prints an answer as JSON, or as a line for people.
 func showAnswer[T any](e *env, raw json.RawMessage, asJSON bool, line func(T) string) error {
 	if asJSON {
@@ -113,7 +102,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 		if err != nil {
 			return err
 		}
-		raw, err := o.checkpointCall(cmd.Context(), http.MethodPost, ask, "checkpoints")
+		raw, err := o.opsCall(cmd.Context(), http.MethodPost, ask, "checkpoints")
 		if err == nil && !detach {
 			raw, err = o.awaitCheckpoint(cmd.Context(), raw)
 		}
@@ -151,10 +140,10 @@ func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (j
 			err = watch.pause(ctx, c.Progress.Done, c.Progress.Total)
 		}
 		if err == nil {
-			raw, err = o.checkpointCall(ctx, http.MethodGet, nil, "checkpoints", c.ID)
+			raw, err = o.opsCall(ctx, http.MethodGet, nil, "checkpoints", c.ID)
 		}
 		if ctx.Err() != nil {
-			if _, failed := o.checkpointCall(context.WithoutCancel(ctx), http.MethodDelete, nil, "checkpoints", c.ID); failed == nil {
+			if _, failed := o.opsCall(context.WithoutCancel(ctx), http.MethodDelete, nil, "checkpoints", c.ID); failed == nil {
 				o.env.note("The checkpoint was cancelled.\n")
 			}
 			return nil, interrupted(ctx, ctx.Err())
@@ -175,28 +164,8 @@ func (e *env) checkpointList() *cobra.Command {
 	})
 }
 
-// checkpointCommand is a command about one checkpoint.
-func (e *env) checkpointCommand(cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
-	var asJSON bool
-	cmd.Args = exactly("ID")
-	r := blobFlags(cmd)
-	jsonFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
-		if err != nil {
-			return err
-		}
-		raw, err := o.checkpointCall(cmd.Context(), method, nil, path(args[0])...)
-		if err != nil {
-			return err
-		}
-		return show(raw, asJSON)
-	}
-	return cmd
-}
-
 func (e *env) checkpointShow() *cobra.Command {
-	return e.checkpointCommand(
+	return e.opsCommand(
 		&cobra.Command{Use: "show ID", Short: "Show a checkpoint", Example: "  j17 checkpoint show chk_4k7vx9tz2nqr8w3"},
 		http.MethodGet, func(id string) []string { return []string{"checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -245,12 +214,12 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 	var restoring sync.WaitGroup
 	restoring.Go(func() {
 		defer stop()
-		raw, err = o.checkpointCall(ctx, http.MethodPost, nil, "checkpoints", id, "restore")
+		raw, err = o.opsCall(ctx, http.MethodPost, nil, "checkpoints", id, "restore")
 	})
 	if watch := o.env.watch("using states"); watch.bar != nil {
 		defer watch.end()
 		for now := (wire.CheckpointProgress{}); watch.pause(working, now.Done, now.Total) == nil; {
-			shown, failed := o.checkpointCall(working, http.MethodGet, nil, "checkpoints", id)
+			shown, failed := o.opsCall(working, http.MethodGet, nil, "checkpoints", id)
 			if failed != nil {
 				break // whoever restores says why
 			}
@@ -264,7 +233,7 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 }
 
 func (e *env) checkpointDelete() *cobra.Command {
-	return e.checkpointCommand(
+	return e.opsCommand(
 		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint, or cancel one that is being made", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
 		http.MethodDelete, func(id string) []string { return []string{"checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -294,7 +263,7 @@ func (e *env) rootCreate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		raw, err := o.checkpointCall(cmd.Context(), http.MethodPost, nil, "root-checkpoints")
+		raw, err := o.opsCall(cmd.Context(), http.MethodPost, nil, "root-checkpoints")
 		if err != nil {
 			return err
 		}
@@ -314,7 +283,7 @@ func (e *env) rootList() *cobra.Command {
 }
 
 func (e *env) rootDelete() *cobra.Command {
-	return e.checkpointCommand(
+	return e.opsCommand(
 		&cobra.Command{Use: "delete ID", Short: "Delete a root that was noted", Example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3"},
 		http.MethodDelete, func(id string) []string { return []string{"root-checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -361,7 +330,7 @@ new events; and how many of these roots are kept.`,
 		if err != nil {
 			return err
 		}
-		raw, err := o.checkpointCall(cmd.Context(), method, body, "root-checkpoint-settings")
+		raw, err := o.opsCall(cmd.Context(), method, body, "root-checkpoint-settings")
 		if err != nil {
 			return err
 		}

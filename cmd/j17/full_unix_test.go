@@ -13,12 +13,10 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"j17"
-	"j17/internal/clock"
 )
 
 // startOnVolume starts a development server for which a folder is a volume of its own, mounted with options of tmpfs. It returns the
@@ -37,20 +35,6 @@ func startOnVolume(t *testing.T, dir, folder, options string, args ...string) (p
 		t.Fatal(err)
 	}
 	return p, filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "root", folder)
-}
-
-// await asks again and again until something has come about.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	system := clock.System{}
-	for deadline := system.Now().Add(patience); !is(); {
-		if system.Now().After(deadline) {
-			t.Fatalf("%s: it does not come about", what)
-		}
-		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // TestWorkflowsOnAFullVolume fills the volume of the data folder while orders are placed of which a listener is told, each with a saga

@@ -14,7 +14,7 @@ import (
 )
 
 func (e *env) listeners() *cobra.Command {
-	return group("listener", "The listeners of an environment", e.listenerList(), e.listenerTrigger())
+	return group("listener", "The listeners of an environment", e.listenerList(), e.listenerTrigger(), e.listenerDeliveries())
 }
 
 func (e *env) listenerList() *cobra.Command {

@@ -185,7 +185,7 @@ func (e *env) root() *cobra.Command {
 	// Commands, in the order in which help shows them.
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
 	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
-	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.places(), e.listeners(), e.tombstones(), e.listen(), e.checkpoints(), e.scrub(), e.test())
+	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.places(), e.listeners(), e.sagas(), e.scheduled(), e.tombstones(), e.listen(), e.checkpoints(), e.scrub(), e.test())
 	root.AddCommand(e.serve())
 	e.completeFlags(root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.

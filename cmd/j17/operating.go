@@ -369,6 +369,17 @@ func (e *env) printTable(header []string, rows [][]string) error {
 	return t.Flush()
 }
 
+// printFurther prints a table behind another one, where it has rows.
+func (e *env) printFurther(header []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := io.WriteString(e.out, "\n"); err != nil {
+		return err
+	}
+	return e.printTable(header, rows)
+}
+
 // plain is a text on one line without characters that terminals obey; "-" stands for none.
 func plain(s string) string {
 	s = strings.Map(func(c rune) rune {
@@ -405,7 +416,9 @@ type listing[T any] struct {
 	// path is where the rows are below the environment. The member of the answer that has them is called the same, with "_" for "-".
 	path string
 	// filters are the flags that say which rows are asked for.
-	filters  []rowFilter
+	filters []rowFilter
+	// limit, where it is not 0, is the most rows there are unless --limit says otherwise.
+	limit    int
 	header   []string
 	describe func(T) []string
 }
@@ -450,6 +463,10 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 	for i := range l.filters {
 		given[i] = l.filters[i].text(cmd)
 	}
+	limit := 0
+	if l.limit > 0 {
+		cmd.Flags().IntVar(&limit, "limit", l.limit, "at most this `number` of rows; 0 for all")
+	}
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -464,6 +481,12 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 				query.Set(f.name, *given[i])
 			}
 		}
+		count := 0 // all
+		if limit < 0 {
+			return usageError{errors.New("--limit must be 0 or more")}
+		} else if limit > 0 {
+			count = limit + 1 // one more tells that there are more
+		}
 
 		o, err := e.operate(cmd, r)
 		if err != nil {
@@ -473,11 +496,46 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows, err := o.rows(cmd.Context(), path, query, strings.ReplaceAll(l.path, "-", "_"), 0)
+		rows, err := o.rows(cmd.Context(), path, query, strings.ReplaceAll(l.path, "-", "_"), count)
 		if err != nil {
 			return err
 		}
+		if limit > 0 && len(rows) > limit {
+			rows = rows[:limit]
+			e.note("There are more than these; --limit says how many are shown.\n")
+		}
 		return printRows(e, rows, asJSON, l.header, l.describe)
+	}
+	return cmd
+}
+
+// opsCall sends a request below the environment that the command is about.
+func (o *operating) opsCall(ctx context.Context, method string, body any, more ...string) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, more...)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.call(ctx, method, path, nil, body, &raw)
+	return raw, err
+}
+
+// opsCommand is a command about one thing of an environment, whose id or name is its argument.
+func (e *env) opsCommand(cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+	var asJSON bool
+	cmd.Args = exactly(strings.Fields(cmd.Use)[1])
+	r := blobFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		raw, err := o.opsCall(cmd.Context(), method, nil, path(args[0])...)
+		if err != nil {
+			return err
+		}
+		return show(raw, asJSON)
 	}
 	return cmd
 }

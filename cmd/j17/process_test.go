@@ -111,7 +111,7 @@ func watched(args []string) bool {
 	}
 	switch command {
 	case "__complete", "audit", "checkpoint", "completion", "context", "docs", "handler", "help", "instances", "keys", "login", "logout",
-		"openapi", "operators", "projection", "scrub", "spec", "state", "tombstone", "version", "wasm", "whoami":
+		"openapi", "operators", "projection", "saga", "scheduled", "scrub", "spec", "state", "tombstone", "version", "wasm", "whoami":
 		return false
 	case "events":
 		return !slices.Contains([]string{"dry-run", "list", "post", "transaction", "validate"}, verb)

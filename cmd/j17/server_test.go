@@ -11,24 +11,41 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"j17/internal/clock"
 )
 
 const plainSpec = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`
 
 // started starts a development server on a spec and stops it at the end of the test.
-func started(t *testing.T, specText string) (p *process, specFile string) {
+func started(t *testing.T, specText string, args ...string) (p *process, specFile string) {
 	t.Helper()
 	dir := t.TempDir()
 	specFile = filepath.Join(dir, "spec.json")
 	if err := os.WriteFile(specFile, []byte(specText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := startDev(t, dir, specFile, "--data", filepath.Join(dir, "data"))
+	p, err := startDev(t, dir, append(args, specFile, "--data", filepath.Join(dir, "data"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
 	return p, specFile
+}
+
+// await asks again and again until something has come about.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	system := clock.System{}
+	for deadline := system.Now().Add(patience); !is(); {
+		if system.Now().After(deadline) {
+			t.Fatalf("%s: it does not come about", what)
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // dial opens a connection to the server and sends the start of a request.

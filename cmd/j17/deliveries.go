@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/wire"
+)
+
+func (e *env) listenerDeliveries() *cobra.Command {
+	return group("deliveries", "What listeners were told, and what they answered", e.deliveriesList(), e.deliveriesShow(), e.deliveriesRetry())
+}
+
+func (e *env) deliveriesList() *cobra.Command {
+	return listCommand(e, listing[wire.Delivery]{
+		short: "List deliveries, the newest first", example: "  j17 listener deliveries list --listener accounting --status failed",
+		path: "deliveries", header: deliveryHeader(), describe: describeDelivery, limit: newestRows,
+		filters: []rowFilter{
+			withStatus("pending", "delivered", "failed"),
+			{name: "listener", usage: "only those of a listener, by its `name`"},
+			{name: "key", usage: "only those of events of an aggregate, by its `key`: type:id"},
+		},
+	})
+}
+
+func deliveryHeader() []string {
+	return []string{"id", "listener", "status", "attempts", "answer", "event", "created", "next attempt"}
+}
+
+func describeDelivery(d wire.Delivery) []string {
+	next := ""
+	if d.NextAttemptAt != nil {
+		next = when(*d.NextAttemptAt)
+	}
+	return []string{
+		d.ID, d.Listener, d.Status, strconv.Itoa(d.Attempts), answerOf(d.LastStatus, d.LastError), d.Event.Key + " " + d.Event.Type, when(d.CreatedAt), next,
+	}
+}
+
+// answerOf is what came of a try: a status, or why there was none.
+func answerOf(status *int, fault *string) string {
+	switch {
+	case status != nil:
+		return strconv.Itoa(*status)
+	case fault != nil:
+		return *fault
+	default:
+		return ""
+	}
+}
+
+func (e *env) deliveriesShow() *cobra.Command {
+	return e.opsCommand(
+		&cobra.Command{
+			Use: "show ID", Short: "Show a delivery with each of its tries", Example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
+			Long: "Show a delivery with each of its tries and the beginning of what was answered. What was sent is there with --json.",
+		},
+		http.MethodGet, func(id string) []string { return []string{"deliveries", id} }, e.printDelivery,
+	)
+}
+
+func (e *env) deliveriesRetry() *cobra.Command {
+	return e.opsCommand(
+		&cobra.Command{
+			Use: "retry ID", Short: "Send the message of a delivery again", Example: "  j17 listener deliveries retry dlv_4k7vx9tz2nqr8w3",
+			Long: `Send the message of a delivery again, under the same id, whatever became of it. One that waits for its next try is tried at once. Exit
+code 4: the listener is paused, disabled or not in the spec any more.`,
+		},
+		http.MethodPost, func(id string) []string { return []string{"deliveries", id, "retry"} }, e.printDelivery,
+	)
+}
+
+// printDelivery prints the answer that has a delivery.
+func (e *env) printDelivery(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	shown, err := decoded[wire.DeliveryShown](raw)
+	if err != nil {
+		return err
+	}
+	d := &shown.Delivery
+	if err := e.printTable(deliveryHeader(), [][]string{describeDelivery(*d)}); err != nil {
+		return err
+	}
+	tries := make([][]string, len(d.Log))
+	for i, try := range d.Log {
+		tries[i] = []string{when(try.At), answerOf(try.Status, try.Error), strconv.FormatFloat(try.Millis, 'f', 1, 64) + " ms", try.Response}
+	}
+	return e.printFurther([]string{"at", "answer", "after", "response"}, tries)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/wire"
+)
+
+// newestRows is how many rows are shown of lists that grow with the events.
+const newestRows = 100
+
+func (e *env) sagas() *cobra.Command {
+	return group("saga", "Workflows of several steps, and how far they are", e.sagaList(), e.sagaShow(), e.sagaRetry())
+}
+
+func (e *env) sagaList() *cobra.Command {
+	return listCommand(e, listing[wire.Saga]{
+		short: "List the sagas of an environment, the newest first", example: "  j17 saga list --status failed --env staging",
+		path: "sagas", header: sagaHeader(), describe: describeSaga, limit: newestRows,
+		filters: []rowFilter{
+			withStatus("queued", "running", "completed", "failed", "dead_lettered"),
+			{name: "type", usage: "only those of this `name` in the spec"},
+		},
+	})
+}
+
+func sagaHeader() []string { return []string{"id", "type", "status", "step", "started", "trigger"} }
+
+func describeSaga(g wire.Saga) []string {
+	step, started := "", ""
+	if g.CurrentStep != nil {
+		step = *g.CurrentStep
+	} else if g.Error != nil {
+		step = g.Error.Step
+	}
+	if g.StartedAt != nil {
+		started = ofUnix(*g.StartedAt)
+	}
+	return []string{g.SagaID, g.Type, g.Status, step, started, g.Trigger.Key + " " + g.Trigger.EventType}
+}
+
+// ofUnix turns Unix seconds of the server into a time for people, 0 into "".
+func ofUnix(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return moment(time.Unix(seconds, 0))
+}
+
+func (e *env) sagaShow() *cobra.Command {
+	return e.opsCommand(
+		&cobra.Command{Use: "show ID", Short: "Show a saga, with its steps and all that has happened to it", Example: "  j17 saga show sag_4k7vx9tz2nqr8w3"},
+		http.MethodGet, func(id string) []string { return []string{"sagas", id} }, e.printSaga,
+	)
+}
+
+func (e *env) sagaRetry() *cobra.Command {
+	return e.opsCommand(
+		&cobra.Command{
+			Use: "retry ID", Short: "Let a saga go on that has failed or was given up", Example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
+			Long: `Let a saga go on: one that has failed from the step that failed, without repeating what was undone, and one that was given up from what was
+refused. Any other one is left as it is (exit code 4).`,
+		},
+		http.MethodPost, func(id string) []string { return []string{"sagas", id, "retry"} }, e.printSaga,
+	)
+}
+
+// printSaga prints the answer that has a saga.
+func (e *env) printSaga(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	g, err := decoded[wire.SagaDetail](raw)
+	if err != nil {
+		return err
+	}
+	if err := e.printTable(sagaHeader(), [][]string{describeSaga(g.Saga)}); err != nil {
+		return err
+	}
+	if g.Error != nil {
+		if _, err := fmt.Fprintf(e.out, "%s: %s\n", plain(g.Error.Step), plain(g.Error.Message)); err != nil {
+			return err
+		}
+	}
+
+	// How far each step is, and how that has come.
+	steps := make([][]string, len(g.Steps))
+	for i, s := range g.Steps {
+		steps[i] = []string{s.Name, s.Status, ofUnix(cmp.Or(s.CompletedAt, s.WaitingSince))}
+	}
+	timeline := make([][]string, len(g.Timeline))
+	for i, entry := range g.Timeline {
+		timeline[i] = []string{ofUnix(entry.At), entry.What, entry.Step, entry.StreamID, entry.Error}
+	}
+	if err := e.printFurther([]string{"step", "status", "since"}, steps); err != nil {
+		return err
+	}
+	return e.printFurther([]string{"at", "what", "step", "event", "error"}, timeline)
+}
