@@ -21,8 +21,8 @@ import (
 )
 
 func (e *env) backup() *cobra.Command {
-	return group("backup", "Backups in a folder or a bucket: list, verify and restore them, without a server",
-		e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
+	return group("backup", "Have a server make backups, and list, verify and restore them without one",
+		e.backupCreate(), e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
 }
 
 // repositoryHelp says what FOLDER may be.
