@@ -15,7 +15,7 @@ import (
 )
 
 func (e *env) auditLog() *cobra.Command {
-	return group("audit", "Who has done what on a server, and whether data are what was stored", e.auditList(), e.auditExport(), e.auditVerify())
+	return group("audit", "Who has done what on a server, and whether data are what was stored", e.auditList(), e.auditExport(), e.auditKeys(), e.auditVerify())
 }
 
 // auditFilter selects records of the audit log.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"j17/internal/client"
+	"j17/internal/wire"
+)
+
+func (e *env) auditKeys() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "keys", Short: "List the verifier keys of an environment's log, the newest first", Args: noArgs,
+		Long: `List the verifier keys of the log of an environment, the newest first: what 'j17 audit verify --key' takes. It takes an API key, as 'j17 state get'
+does. Get the keys once, on a way that you trust, and keep them: a key that comes with the file that it is to prove proves little.`,
+		Example: "  j17 audit keys --env prod",
+	}
+	r := remoteFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := e.connect(r)
+		if err != nil {
+			return err
+		}
+		var raw struct {
+			Keys []json.RawMessage `json:"keys"`
+		}
+		if err := c.Call(cmd.Context(), client.Request{Path: []string{"_audit", "keys"}}, &raw); err != nil {
+			return interrupted(cmd.Context(), err)
+		}
+		return printRows(e, raw.Keys, asJSON, []string{"key", "status", "created", "retired"}, func(k wire.LogKey) []string {
+			return []string{k.VKey, k.Status, when(k.CreatedAt), when(k.RetiredAt)}
+		})
+	}
+	return cmd
+}
