@@ -78,10 +78,22 @@ func TestRetriesFromTheCommandLine(t *testing.T) {
 		await(t, list+" shows what was tried again", func() bool { out, _ := j17(list); return strings.Contains(out, status) })
 	}
 
+	// The listener itself is stopped, told again, and given another secret.
+	shows("listener pause hook", `^hook +paused `)
+	if out, code := j17("listener replay hook --after 0"); code != exitConflict {
+		t.Errorf("a replay to a listener that is paused: exit code %d: %s", code, out)
+	}
+	shows("listener resume hook --json", `^{"listener":{"name":"hook","status":"active"`)
+	shows("listener replay hook --after 0 --dry-run", `^1 event would be told again$`)
+	shows("listener replay hook --after 0 --only failed", `^0 events to be told again$`)
+	shows("listener rotate-secret hook", `^whsec_\S+$`)
+
 	// What is not there, and what cannot be asked.
 	for args, want := range map[string]int{
 		"listener deliveries show dlv_4k7vx9tz2nqr8w3":  exitNotFound,
 		"listener deliveries retry dlv_4k7vx9tz2nqr8w3": exitNotFound,
+		"listener replay hook":                          exitUsage,
+		"listener pause ghost":                          exitNotFound,
 		"listener deliveries list --status lost":        exitUsage,
 		"listener deliveries list --key cart":           exitFailure,
 		"scheduled retry " + reminder:                   exitConflict,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -9,22 +10,104 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/client"
 	"j17/internal/wire"
 )
 
 func (e *env) listeners() *cobra.Command {
-	return group("listener", "The listeners of an environment", e.listenerList(), e.listenerTrigger(), e.listenerDeliveries())
+	return group("listener", "The listeners of an environment", e.listenerList(), e.listenerPause(), e.listenerResume(), e.listenerRotate(), e.listenerReplay(),
+		e.listenerTrigger(), e.listenerDeliveries())
 }
 
 func (e *env) listenerList() *cobra.Command {
 	return listCommand(e, listing[wire.Listener]{
 		short: "List the listeners of an environment and how far they are", example: "  j17 listener list --env staging",
-		path: "listeners", header: []string{"name", "status", "lag", "events", "url"},
-		describe: func(l wire.Listener) []string {
-			return []string{l.Name, l.Status, strconv.Itoa(l.Lag), strings.Join(l.Events, ", "), l.URL}
-		},
+		path: "listeners", header: listenerHeader(), describe: describeListener,
 	})
+}
+
+func listenerHeader() []string { return []string{"name", "status", "lag", "events", "url"} }
+
+func describeListener(l wire.Listener) []string {
+	return []string{l.Name, l.Status, strconv.Itoa(l.Lag), strings.Join(l.Events, ", "), l.URL}
+}
+
+func (e *env) listenerPause() *cobra.Command {
+	return e.listenerChange(&cobra.Command{
+		Use: "pause NAME", Short: "Tell a listener nothing more until it is resumed", Example: "  j17 listener pause accounting --env prod",
+	}, "pause", e.printListener)
+}
+
+func (e *env) listenerResume() *cobra.Command {
+	return e.listenerChange(&cobra.Command{
+		Use: "resume NAME", Short: "Go on with a listener that was paused or disabled, where it was", Example: "  j17 listener resume accounting --env prod",
+	}, "resume", e.printListener)
+}
+
+func (e *env) listenerRotate() *cobra.Command {
+	return e.listenerChange(&cobra.Command{
+		Use: "rotate-secret NAME", Short: "Give a listener a new secret, and print it", Example: "  j17 listener rotate-secret accounting --env prod",
+		Long: "Give a listener a new secret, and print it. For a day messages are signed with the one before as well.",
+	}, "rotate_secret", func(raw json.RawMessage, asJSON bool) error {
+		return showAnswer(e, raw, asJSON, func(m wire.ListenerChanged) string { return m.Listener.Secret })
+	})
+}
+
+// listenerChange is a command that changes a listener by one of its routes.
+func (e *env) listenerChange(cmd *cobra.Command, route string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+	return e.opsCommand(cmd, http.MethodPost, func(name string) []string { return []string{"listeners", name, route} }, show)
+}
+
+// printListener prints the answer that has a listener.
+func (e *env) printListener(raw json.RawMessage, asJSON bool) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	m, err := decoded[wire.ListenerChanged](raw)
+	if err != nil {
+		return err
+	}
+	return e.printTable(listenerHeader(), [][]string{describeListener(m.Listener)})
+}
+
+func (e *env) listenerReplay() *cobra.Command {
+	var ask wire.ListenerReplay
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "replay NAME", Short: "Tell a listener events again", Args: exactly("NAME"),
+		Long:    "Tell a listener events again, in their order, as new deliveries. With --dry-run it is only told how many there are.",
+		Example: "  j17 listener replay accounting --after 0 --dry-run\n  j17 listener replay accounting --after 1706789012345-0 --only failed",
+	}
+	r := blobFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&ask.After, "after", "", "from behind an event on, by its `stream_id`; 0 for the first one")
+	f.StringVar(&ask.Until, "until", "", "up to an event, by its `stream_id`")
+	f.StringVar(&ask.Only, "only", "", "failed for those that it was not told")
+	f.BoolVar(&ask.DryRun, "dry-run", false, "tell how many there are, and send nothing")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if ask.After == "" {
+			return usageError{errors.New("--after says behind which event to begin: the stream_id of one, or 0 for all there are")}
+		}
+		o, err := e.operate(cmd, r)
+		if err != nil {
+			return err
+		}
+		o.scratch = ask.DryRun // nothing is changed
+		raw, err := o.opsCall(cmd.Context(), http.MethodPost, ask, "listeners", args[0], "replay")
+		if err != nil {
+			return err
+		}
+		return showAnswer(e, raw, asJSON, func(m wire.ListenerReplayed) string {
+			if m.DryRun {
+				return j17.Count(uint64(max(m.Count, 0)), "event") + " would be told again"
+			}
+			return j17.Count(uint64(max(m.Count, 0)), "event") + " to be told again"
+		})
+	}
+	return cmd
 }
 
 func (e *env) listenerTrigger() *cobra.Command {
