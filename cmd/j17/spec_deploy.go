@@ -453,7 +453,11 @@ func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
 		fmt.Fprintf(b, "  and %d more; --json shows the first %d\n", more, len(r.Refusals))
 	}
 	if r.Unchecked > 0 {
-		fmt.Fprintf(b, "%s of what changes look at other aggregates, and were not asked\n", j17.Count(r.Unchecked, "guard"))
+		looks, were := "look", "were"
+		if r.Unchecked == 1 {
+			looks, were = "looks", "was"
+		}
+		fmt.Fprintf(b, "%s of what changes %s at other aggregates, and %s not asked\n", j17.Count(r.Unchecked, "guard"), looks, were)
 	}
 }
 
