@@ -208,7 +208,11 @@ func (a *Admitted) types(d *Decider, w *command.Write, number int) error {
 // EventType returns what the spec says of an event type that somebody wants to write.
 func EventType(typ *spec.AggregateType, name string) (*spec.EventType, error) {
 	if ident.IsReservedEventType(name) {
-		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted", j17.Printable(name))
+		meant := ""
+		if name == "_batch" { // no type of the platform, but what other systems call the route of batches
+			meant = ". A batch is posted to /" + typ.Name + "/{id}, with no event type behind the id"
+		}
+		return nil, j17.Errorf(j17.CodeReservedEventType, "Event types that start with an underscore are written by the system only; '%s' cannot be posted%s", j17.Printable(name), meant)
 	}
 	if et := typ.Events[name]; et != nil {
 		return et, nil

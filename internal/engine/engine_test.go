@@ -114,6 +114,21 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
+// TestReservedEventTypes: the refusal says what was meant instead, where that can be told.
+func TestReservedEventTypes(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	for path, want := range map[string]string{
+		"counter/global/_batch":          "Event types that start with an underscore are written by the system only; '_batch' cannot be posted. A batch is posted to /counter/{id}, with no event type behind the id",
+		"counter/global/_was_tombstoned": "Event types that start with an underscore are written by the system only; '_was_tombstoned' cannot be posted",
+	} {
+		_, err := f.Execute(t.Context(), enginetest.Command(t, path, `{}`))
+		var e *j17.Error
+		if !errors.As(err, &e) || e.Code != j17.CodeReservedEventType || e.Message != want {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+}
+
 // TestACommandFromInside writes as a worker does: as one of the platform's own actors, with metadata of its own, which events
 // that are implied do not have.
 func TestACommandFromInside(t *testing.T) {
