@@ -155,18 +155,22 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 		at = at.Key("delay_ms")
 		n, ok := ms.Int64()
 		if !ok || ms.Kind() != value.Number || n < 0 {
-			c.badDelayMs(at)
+			c.badDelayMs(at, ms)
 			return 0
 		}
 		d = time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	default:
 		at = at.Key("delay")
+		if text.Kind() != value.String {
+			c.badDelay(at, text)
+			return 0
+		}
 		s, ok := c.text(text, at, "delay")
 		if !ok {
 			return 0
 		}
 		if d, ok = ParseDelay(s); !ok {
-			c.badDelay(at, s)
+			c.badDelay(at, text)
 			return 0
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"j17/internal/ident"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
 	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
@@ -417,12 +418,27 @@ func (m *messages) noSteps(at diag.Pointer, what string) {
 	m.Errorf(at, "%s needs at least one step", what)
 }
 
-func (m *messages) badDelay(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no delay", quote(text)).Hintf(`write a whole number and s, m, h or d for its unit, as in "30m", "24h" or "7d"`)
+// badDelay: the same delay is meant for all events, and whoever writes a path or an operator there wants another one.
+func (m *messages) badDelay(at diag.Pointer, got value.Value) {
+	var d *diag.Diagnostic
+	if got.Kind() == value.String {
+		d = m.Errorf(at, "%s is no delay", quote(got.Str()))
+	} else {
+		d = m.Errorf(at, "delay must be a string, not %s", aKind(got.Kind()))
+	}
+	d.Hintf(`write a whole number and s, m, h or d for its unit, as in "30m", "24h" or "7d"`)
+	notFromData(d, got)
 }
 
-func (m *messages) badDelayMs(at diag.Pointer) {
-	m.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes")
+func (m *messages) badDelayMs(at diag.Pointer, got value.Value) {
+	notFromData(m.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes"), got)
+}
+
+// notFromData adds to the hint for a delay that is to be computed.
+func notFromData(d *diag.Diagnostic, got value.Value) {
+	if got.Kind() == value.Object || jsonpath.IsPath(got.Str()) {
+		d.Hint += "; a delay is the same for all events, and cannot be taken from their data"
+	}
 }
 
 func (m *messages) delayOutOfRange(at diag.Pointer) {
