@@ -74,7 +74,11 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	r.id(v.Get("id"), at.Key("id"))
 	r.alwaysThere(typ, event, v.Get("id").Str(), at)
 	data := v.Get("data")
-	r.value(data, at.Key("data"), tick.AsValue)
+	if tick.IsPredicate(data) { // it is always data: a field may be called as a predicate is
+		r.members(data, at.Key("data"))
+	} else {
+		r.value(data, at.Key("data"), tick.AsValue)
+	}
 	if data.IsMissing() {
 		data = value.ObjectValue()
 	} else {

@@ -224,11 +224,41 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.operator(v, at, parts)
 			return
 		}
-		for _, m := range v.Members() {
-			r.value(m.Value, at.Key(m.Key), tick.AsValue)
-		}
+		r.dataLikePredicate(v, at)
+		r.members(v, at)
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
+}
+
+// members looks at the values of an object.
+func (r reader) members(v value.Value, at diag.Pointer) {
+	for _, m := range v.Members() {
+		r.value(m.Value, at.Key(m.Key), tick.AsValue)
+	}
+}
+
+// dataLikePredicate warns of a value that looks like a predicate and has a path in it: values are data, whatever their members are called.
+func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) {
+	if tick.IsPredicate(v) && l.hasPath(v) {
+		l.c.predicateAsData(at, v.Members()[0].Key)
+	}
+}
+
+// hasPath reports whether a path stands somewhere in a value.
+func (l *looks) hasPath(v value.Value) bool {
+	if !l.spend(1) {
+		return false
+	}
+	switch v.Kind() {
+	case value.String:
+		return jsonpath.IsPath(v.Str())
+	case value.Array:
+		return slices.ContainsFunc(v.Elems(), l.hasPath)
+	case value.Object:
+		return v.Get("$literal").IsMissing() && slices.ContainsFunc(v.Members(), func(m value.Member) bool { return l.hasPath(m.Value) })
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return false
 }
 
 // path looks at a path: whether it leads to something, and to something of the right kind.

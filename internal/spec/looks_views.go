@@ -42,7 +42,11 @@ func (l *looks) projection(p *Projection, at diag.Pointer) {
 	for i := range p.Sources {
 		v.source(&p.Sources[i], v.place(p, i, at))
 	}
-	v.value(p.Definition.Get("select"), at.Key("select"))
+	if of := p.Definition.Get("select"); tick.IsPredicate(of) { // it is always data: a member of the result may be called as a predicate is
+		v.members(of, at.Key("select"))
+	} else {
+		v.value(of, at.Key("select"))
+	}
 }
 
 // place returns where a source stands.
@@ -104,6 +108,7 @@ func (v *viewer) value(of value.Value, at diag.Pointer) {
 		case !of.Get("$lookup").IsMissing():
 			v.found(of, at)
 		default:
+			v.dataLikePredicate(of, at)
 			v.members(of, at)
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:

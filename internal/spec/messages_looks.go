@@ -50,6 +50,11 @@ func (m *messages) neverWritten(at diag.Pointer, text, name string, members []st
 	d.Hintf("write it in a handler, or correct the path")
 }
 
+func (m *messages) predicateAsData(at diag.Pointer, name string) {
+	m.Warnf(at, "this is data, an object with the member %s: predicates are for conditions, and nothing is decided where values stand", quote(name)).
+		Hintf(`decide it in a handler, as in {"if": {%q: ...}, "then": [...]}, and use what that sets; {"$literal": ...} is for data that look like this, in which paths are texts`, name)
+}
+
 // neverMatched: a field that is not there matches nothing.
 func (m *messages) neverMatched(at diag.Pointer, array, name string, members []string) {
 	d := m.Warnf(at, "this matches nothing: no handler of this aggregate type writes %s to an element of %s", quote(name), quote(array)).AtKey()

@@ -260,9 +260,11 @@ func predicateNamed(name string) (predicateForm, bool) {
 	return f, true
 }
 
-// IsPredicate reports whether the object of a match is a predicate rather than fields and their values: its only key names one,
-// and has the kind of JSON that the predicate takes.
-func IsPredicate(v value.Value) bool { return v.Len() == 1 && isPredicate(v.Members()[0]) }
+// IsPredicate reports whether a value, such as that of a match, is a predicate rather than fields and their values: its only key names
+// one, and has the kind of JSON that the predicate takes.
+func IsPredicate(v value.Value) bool {
+	return v.Kind() == value.Object && v.Len() == 1 && isPredicate(v.Members()[0])
+}
 
 func isPredicate(m value.Member) bool {
 	f, ok := predicateNamed(m.Key)
