@@ -203,7 +203,12 @@ func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag
 	if name == "" {
 		return false
 	}
-	l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
+	typ := l.c.out.Types[of.aggregateType]
+	if typ != nil && len(steps) == 1 && (name == "handle" && typ.Handle != "" || name == "public_id" && typ.Sequence) {
+		l.c.nameOutsideState(at, text, of.aggregateType, name)
+	} else {
+		l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
+	}
 	return true
 }
 

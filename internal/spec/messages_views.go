@@ -113,6 +113,12 @@ func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name str
 	d.Hintf("write it in a handler, or correct the path")
 }
 
+// nameOutsideState: what an aggregate is called stands beside its state.
+func (m *messages) nameOutsideState(at diag.Pointer, text, aggregateType, name string) {
+	m.Warnf(at, "%s leads to nothing: no handler of %s writes %s, and names of aggregates are no part of their states", quote(text), quote(aggregateType), quote(name)).
+		Hintf(`replies have them beside the state: "metadata" of one value, and each row of a list, for the aggregate that it is about`)
+}
+
 func (m *messages) wholeSource(at diag.Pointer, text, source string) {
 	m.Warnf(at, "%s is all of the source %s here, which is no id and no field", quote(text), quote(source)).
 		Hintf("write %q if its id is meant, and give a parameter of that name another one", text+".id")
