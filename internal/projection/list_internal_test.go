@@ -171,7 +171,8 @@ func TestWhatMayBeMeant(t *testing.T) {
 	indexes := indexesOf("status", "team points", "words:title")
 	for query, says := range map[string]string{
 		"title=x":                 `or ask for words with "title.words"`,
-		"points.contains=1":       `if a filter of "points" is meant, write one of .in, .prefix, .gt, .gte, .lt, .lte, .words behind it`,
+		"points.contains=1":       `There is no filter "points.contains": behind a field stands nothing, or one of .in, .prefix, .gt, .gte, .lt, .lte, .words. Where "points" has a member "contains" and that is meant, no index of the projection`,
+		"status.not=open":         `There is no filter "status.not": behind a field stands nothing, or one of`,
 		"title.words=a&status=b":  "words are asked for alone",
 		"title.words=a&order=-id": "words are asked for alone",
 	} {

@@ -111,7 +111,7 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	for _, raw := range details.Indexes {
 		there = append(there, string(raw))
 	}
-	says := "No index of the projection '" + of.Name + "' serves this list"
+	says := noSuchFilter(of, q) + " index of the projection '" + of.Name + "' serves this list"
 	fields, isWords := wantedIndex(q)
 	why := of.Unindexed(fields)
 	switch {
@@ -140,22 +140,28 @@ func notIndexed(of *spec.Projection, q listQuery) error {
 	return e.At(j17.Printable(q.conditions[0].field))
 }
 
+// noSuchFilter begins the refusal of a query. Of a field in an index with a word behind it that is no filter, it first says which there are:
+// who writes that hardly means a member of that name.
+func noSuchFilter(of *spec.Projection, q listQuery) string {
+	for i := range q.conditions {
+		c := &q.conditions[i]
+		dot := max(strings.LastIndexByte(c.field, '.'), 0)
+		indexed := func(x spec.Index) bool { return slices.Contains(fieldNames(&x), c.field[:dot]) }
+		if c.op == equal && slices.ContainsFunc(of.Indexes, indexed) {
+			return `There is no filter "` + c.field + `": behind a field stands nothing, or one of .` + strings.Join(spec.FilterWords(), ", .") +
+				`. Where "` + c.field[:dot] + `" has a member "` + c.field[dot+1:] + `" and that is meant, no`
+		}
+	}
+	return "No"
+}
+
 // meant says how what was asked for may have been meant, where an index serves that.
 func meant(of *spec.Projection, q listQuery) string {
 	for i := range q.conditions {
 		c := &q.conditions[i]
-		if c.op != equal {
-			continue
-		}
-		field := c.field[:max(strings.LastIndexByte(c.field, '.'), 0)]
-		for j := range of.Indexes {
-			x := &of.Indexes[j]
-			switch {
-			case x.Words && x.Fields[0].Name == c.field:
-				return `, or ask for words with "` + c.field + `.words"`
-			case slices.Contains(fieldNames(x), field):
-				return `, or, if a filter of "` + field + `" is meant, write one of .` + strings.Join(spec.FilterWords(), ", .") + " behind it"
-			}
+		isWords := func(x spec.Index) bool { return x.Words && x.Fields[0].Name == c.field }
+		if c.op == equal && slices.ContainsFunc(of.Indexes, isWords) {
+			return `, or ask for words with "` + c.field + `.words"`
 		}
 	}
 	return ""
