@@ -35,7 +35,7 @@ func (e *env) dataExport() *cobra.Command {
 does not exist yet. Each line has the hash of its aggregate's chain, and an export of all of them ends with a signed checkpoint: 'j17
 audit verify' checks both. With --append the file may be there: what is stored after its last event is added, and a checkpoint of it
 all. So an export that was broken off goes on where it was, and the next one fetches what is new. A file from another environment is
-left as it is.
+left as it is, and so is one with events of aggregates that were erased since (exit code 4): export to another file, and delete it.
 
 It needs an operator who may read the events (see j17 login). 'j17 data import' stores them in another environment as they are.`,
 		Example: "  j17 data export -o events.jsonl --append --env prod\n  j17 data export --of aggregates --type order",
@@ -131,6 +131,11 @@ func (x *export) add(ctx context.Context, o *operating, path []string) (err erro
 	last, end, err := x.last(f)
 	if err != nil {
 		return fmt.Errorf("cannot go on with %s: %w", fileName(x.output), pathless(err))
+	}
+	if last != nil {
+		if err := x.notErased(ctx, o, f, end); err != nil {
+			return err
+		}
 	}
 
 	// The last event comes once more, to see that the environment is the one that the file is from.
