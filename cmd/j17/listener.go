@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/client"
+	"j17/internal/outbound"
 	"j17/internal/wire"
 )
 
@@ -150,6 +151,9 @@ and it is sent once.`,
 			reason := "the endpoint did not take it"
 			if try.Error != nil {
 				reason = *try.Error
+			}
+			if reason == outbound.ErrAddress.Error() {
+				reason += ". 'j17 dev --allow-private-listeners' allows them; 'j17 serve' never does"
 			}
 			err = fmt.Errorf("the sample was not taken: %s", reason)
 		}
