@@ -101,7 +101,6 @@ func (f *fixture) close(t *testing.T) {
 func (f *fixture) write(t *testing.T, n int) {
 	t.Helper()
 	const metadata = `{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}`
-	var units []store.Append
 	for i := 0; i < n; i += 4 {
 		var unit store.Append
 		for j := range 4 {
@@ -111,15 +110,8 @@ func (f *fixture) write(t *testing.T, n int) {
 			})
 		}
 		unit.Side = []store.Side{{Op: store.Put, Space: "work", Key: fmt.Sprint(i), Value: []byte("v")}}
-		units = append(units, unit)
-	}
-	results, err := f.store.Append(t.Context(), tenant, units)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range results {
-		if results[i].Outcome != store.Committed {
-			t.Fatal(results[i].Outcome)
+		if _, err := f.store.Append(t.Context(), tenant, []store.Append{unit}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
