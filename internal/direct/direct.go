@@ -18,8 +18,9 @@ import (
 // Conn is a connection that takes back what was read from it.
 type Conn interface {
 	net.Conn
-	// Unread makes Read return b before anything else. It keeps b.
-	Unread(b []byte)
+	// Unread makes Read return b before anything else. It keeps b. The request that begins with b has taken late so far: until its server
+	// says that it is active, deadlines for reading are earlier by that than asked for.
+	Unread(b []byte, late time.Duration)
 }
 
 const (
@@ -190,6 +191,16 @@ type connection struct {
 	readBy, writeBy time.Time
 	// posted tells that the last request was a POST, and nothing has come since.
 	posted bool
+	// begun is when the first part of the request under way came, zero where it has not been waited for any more of it.
+	begun time.Time
+}
+
+// late returns how long ago the request under way has begun.
+func (c *connection) late() time.Duration {
+	if c.begun.IsZero() {
+		return 0
+	}
+	return now().Sub(c.begun)
 }
 
 // serve answers requests until the connection ends, or goes to net/http.
@@ -203,6 +214,7 @@ func (f *Front) serve(n Conn) {
 	for {
 		var p *request
 		var rest []byte
+		c.begun = time.Time{}
 		fault := panics.Caught(func() error {
 			p, rest = c.receive(idle)
 			return nil
@@ -217,7 +229,7 @@ func (f *Front) serve(n Conn) {
 				return
 			}
 			_, _ = n.SetReadDeadline(time.Time{}), n.SetWriteDeadline(time.Time{}) // a connection that has ended says so when it is read
-			n.Unread(rest)
+			n.Unread(rest, c.late())
 			f.handOn(n)
 			return
 		}
@@ -267,7 +279,8 @@ func (c *connection) receive(idle time.Duration) (*request, []byte) {
 		case !more || pieces == mostReads || read == len(c.in):
 			return c.last(begun), c.in[:read]
 		case pieces == 1:
-			c.readBy = now().Add(c.front.server.ReadHeaderTimeout)
+			c.begun = now()
+			c.readBy = c.begun.Add(c.front.server.ReadHeaderTimeout)
 			_ = c.SetReadDeadline(c.readBy) // a connection that has ended says so when it is read
 			if c.front.ended() {
 				return c.last(begun), nil // who ends the server may have set a deadline before

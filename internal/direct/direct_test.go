@@ -22,9 +22,17 @@ import (
 type conn struct {
 	net.Conn
 	unread []byte
+	late   time.Duration
 }
 
-func (c *conn) Unread(b []byte) { c.unread = b }
+func (c *conn) Unread(b []byte, late time.Duration) { c.unread, c.late = b, late }
+
+func (c *conn) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() {
+		at = at.Add(-c.late)
+	}
+	return c.Conn.SetReadDeadline(at)
+}
 
 func (c *conn) Read(b []byte) (int, error) {
 	if len(c.unread) > 0 {

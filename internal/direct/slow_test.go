@@ -3,6 +3,7 @@ package direct_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -99,6 +100,77 @@ func TestSlowReadersHaveLimitedTime(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestARequestHasItsTimeFromItsFirstByte sends requests that never come whole, the second ones of their connections: net/http, which gets them
+// sooner or later, gives them no more time than is left.
+func TestARequestHasItsTimeFromItsFirstByte(t *testing.T) {
+	t.Parallel()
+	const head, whole = 10 * time.Second, time.Minute
+	many := strings.Repeat("a", 100)
+	for name, tc := range map[string]struct {
+		text   string
+		pieces int // after the first byte, as many seconds apart
+		want   time.Duration
+	}{
+		"half a head":              {"GET / HTTP/1.1\r\nHost: x\r\nA: ", 0, head},
+		"bytes of a head":          {"GET / HTTP/1.1\r\nHost: x\r\nA: " + many, 9, head},
+		"half a head of net/http":  {"GET /?a=b HTTP/1.1\r\nHost: x\r\nA", 0, head},
+		"no body":                  {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 0, whole},
+		"bytes of a body":          {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + many, 59, whole},
+		"no body after a slow one": {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", 3, whole},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var clk clock.System
+				server := &http.Server{
+					ReadHeaderTimeout: head, ReadTimeout: whole, WriteTimeout: time.Hour, IdleTimeout: time.Hour,
+					BaseContext: func(net.Listener) context.Context { return t.Context() },
+					ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return ctx },
+					ConnState: func(c net.Conn, s http.ConnState) {
+						if n, ok := c.(*conn); ok && s == http.StateActive {
+							n.late = 0
+						}
+					},
+					Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if _, err := io.ReadAll(r.Body); err != nil {
+							w.WriteHeader(http.StatusBadRequest)
+						}
+					}),
+				}
+				l := &single{next: make(chan net.Conn, 1), closed: make(chan struct{})}
+				front := direct.Before(l, server, func(string, string) bool { return true })
+				served := make(chan error, 1)
+				go func() { served <- server.Serve(front) }()
+				here, there := net.Pipe()
+				l.next <- &conn{Conn: there}
+				c := &client{here, bufio.NewReader(here)}
+				c.send(t, get("/"))
+				if got := c.answer(t, "GET"); !strings.HasPrefix(got, "200 OK|") {
+					t.Fatal(got)
+				}
+
+				// All but its last pieces at once, and one of these each second.
+				began := clk.Now()
+				c.send(t, tc.text[:len(tc.text)-tc.pieces])
+				go func() {
+					for i := range tc.pieces {
+						_ = clk.Wait(t.Context(), began.Add(time.Duration(i+1)*time.Second))
+						_, _ = io.WriteString(here, tc.text[len(tc.text)-tc.pieces+i:][:1]) // it may have ended
+					}
+				}()
+				_, _ = io.Copy(io.Discard, c.in) // an answer or none
+				if took := clk.Now().Sub(began); took.Round(time.Second) != tc.want {
+					t.Errorf("the connection ended after %v, want %v", took, tc.want)
+				}
+				_ = server.Close()
+				_ = front.Shutdown(t.Context())
+				if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestAnEndOfALineByItself comes behind the body of a POST, as from some clients: it is no request, and no part of one that has to come whole soon.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"j17/internal/auth"
 	"j17/internal/httpapi"
@@ -54,8 +55,9 @@ type connection struct {
 	// them count among those of all. Both are 0 where the connection is encrypted.
 	header, long atomic.Int64
 	encrypted    bool
-	// unread is what was read and put back.
+	// unread is what was read and put back, late how long ago the request that begins with it has begun.
 	unread []byte
+	late   time.Duration
 }
 
 const (
@@ -268,8 +270,18 @@ func (n *connection) Read(b []byte) (int, error) {
 	return read, err
 }
 
-// Unread makes Read return b before anything else, without counting it again. It is not to be called while somebody reads.
-func (n *connection) Unread(b []byte) { n.unread = b }
+// Unread makes Read return b before anything else, without counting it again. The request that begins with b has taken late of its time. It is
+// not to be called while somebody reads.
+func (n *connection) Unread(b []byte, late time.Duration) { n.unread, n.late = b, late }
+
+// SetReadDeadline ends the wait for what the client sends. The head of a request, and all of it, have the time that the server gives them from the first
+// byte on, whoever has read that.
+func (n *connection) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() && n.idle.Load() != 0 {
+		at = at.Add(-n.late)
+	}
+	return n.TCPConn.SetReadDeadline(at)
+}
 
 // errLongHeaders is why a connection ends whose header is long.
 var errLongHeaders = errors.New("too many long headers are held")
@@ -304,6 +316,7 @@ func (c *connections) observe(conn net.Conn, state http.ConnState) {
 		n.encrypted = encrypted // nothing is read before
 	case http.StateActive:
 		n.idle.Store(0)
+		n.late = 0
 	case http.StateIdle:
 		n.release()
 		n.idle.Store(c.uses.Add(1))

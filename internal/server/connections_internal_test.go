@@ -277,7 +277,7 @@ func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	if _, err := io.ReadFull(n, read); err != nil {
 		t.Fatal(err)
 	}
-	n.Unread(append([]byte(nil), read...))
+	n.Unread(append([]byte(nil), read...), 0)
 	all := make([]byte, len("some text"))
 	if _, err := io.ReadFull(n, all); err != nil || string(all) != "some text" {
 		t.Errorf("read was %q: %v", all, err)
@@ -287,6 +287,50 @@ func TestWhatIsPutBackIsReadAgain(t *testing.T) {
 	}
 	if n.unread != nil {
 		t.Error("what was read again is kept in memory")
+	}
+}
+
+// TestARequestThatWasBegunHasLessTime takes a request over that has come in part a while ago: until it is there, who reads it waits less long than he
+// says.
+func TestARequestThatWasBegunHasLessTime(t *testing.T) {
+	c := newCounted(t, 1000, answerOK)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // it was only accepted from
+	out, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close() //nolint:errcheck // it was only written to
+	in, err := c.wrap(l).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // it was only read
+	n, ok := in.(*connection)
+	if !ok {
+		t.Fatalf("a connection is %T", in)
+	}
+
+	n.Unread(nil, time.Hour)
+	if err := n.SetReadDeadline(clock.System{}.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the time that is left was not over: %v", err)
+	}
+
+	c.observe(n, http.StateActive)
+	if err := n.SetReadDeadline(clock.System{}.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(out, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Read(make([]byte, 1)); err != nil {
+		t.Errorf("a request that is there has less time: %v", err)
 	}
 }
 
