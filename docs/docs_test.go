@@ -135,3 +135,25 @@ func TestSearch(t *testing.T) {
 		}
 	}
 }
+
+// TestCorePages checks that llms-core.txt has each of its pages, and the words for which an assistant reads it, within its size.
+func TestCorePages(t *testing.T) {
+	text := load(t).LLMsCore()
+	if len(text) > docs.MaxCore {
+		t.Errorf("llms-core.txt has %d bytes, more than %d: take a page out, or shorten one", len(text), docs.MaxCore)
+	}
+	pages := strings.Count(text, "\nPage: docs/")
+	for _, name := range docs.CorePages() {
+		if !strings.Contains(text, "\nPage: docs/"+name+".md\n") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if pages != len(docs.CorePages()) {
+		t.Errorf("%d pages, want %d", pages, len(docs.CorePages()))
+	}
+	for _, word := range []string{"aggregate_types", "$.data", "cancel_on", "requires", "previous_length", "on_failed", "$coalesce", "minItems", "Authorization: Bearer"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is nowhere in it", word)
+		}
+	}
+}

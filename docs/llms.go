@@ -5,6 +5,19 @@ import (
 	"strings"
 )
 
+// CorePages returns the pages that an assistant needs to write a spec and to call its API, in the order of reading. Together they have to
+// fit into MaxCore.
+func CorePages() []string {
+	return []string{
+		"guides/modeling", "reference/spec", "reference/handlers", "reference/computed-values", "reference/paths", "reference/json-schema",
+		"guides/refusing", "reference/implications", "guides/scheduled-events", "guides/sagas", "guides/projections",
+		"guides/writing-events", "guides/reading-states", "reference/lists",
+	}
+}
+
+// MaxCore is the most bytes that LLMsCore may have: 50,000 tokens at the estimate of four bytes each.
+const MaxCore = 50_000 * bytesPerToken
+
 // about is the first thing that an assistant reads.
 const about = `# j17
 
@@ -44,9 +57,25 @@ func (l *Library) LLMs() string {
 
 // LLMsFull returns llms-full.txt: all pages, one after another.
 func (l *Library) LLMsFull() string {
-	var pages strings.Builder
-	for _, p := range l.pages {
-		fmt.Fprintf(&pages, "\n---\n\nPage: docs/%s.md\n\n%s", p.Name, p.Text)
+	return joined("the whole documentation", l.pages)
+}
+
+// LLMsCore returns llms-core.txt: the pages that an assistant needs to write a spec and to call its API, one after another.
+func (l *Library) LLMsCore() string {
+	var pages []Page
+	for _, name := range CorePages() {
+		if p, ok := l.Find(name); ok {
+			pages = append(pages, p)
+		}
 	}
-	return about + fmt.Sprintf("\nThis file holds the whole documentation, about %s tokens. Links in a page are relative to it.\n", tokens(pages.String())) + pages.String()
+	return joined("what is needed to write a spec and to call its API; `j17 docs TOPIC` prints the other pages", pages)
+}
+
+// joined puts pages into one text that says first what it holds.
+func joined(what string, pages []Page) string {
+	var b strings.Builder
+	for _, p := range pages {
+		fmt.Fprintf(&b, "\n---\n\nPage: docs/%s.md\n\n%s", p.Name, p.Text)
+	}
+	return about + fmt.Sprintf("\nThis file holds %s. It has about %s tokens. Links in a page are relative to it.\n", what, tokens(b.String())) + b.String()
 }

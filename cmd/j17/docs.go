@@ -18,11 +18,11 @@ import (
 // maxHits is how many sections a search shows.
 const maxHits = 20
 
-// docsOptions are the flags of j17 docs. At most one of search, llms and llmsFull is set.
+// docsOptions are the flags of j17 docs. At most one of search, llms, llmsCore and llmsFull is set.
 type docsOptions struct {
-	search         string
-	asJSON         bool
-	llms, llmsFull bool
+	search                   string
+	asJSON                   bool
+	llms, llmsCore, llmsFull bool
 }
 
 func (e *env) docs() *cobra.Command {
@@ -52,13 +52,13 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 				return usageError{errors.New("--search needs a word to look for")}
 			}
 			wishes := len(args)
-			for _, flag := range []string{"search", "llms", "llms-full"} {
+			for _, flag := range []string{"search", "llms", "llms-core", "llms-full"} {
 				if cmd.Flags().Changed(flag) {
 					wishes++
 				}
 			}
-			if wishes > 1 || o.asJSON && (o.llms || o.llmsFull) {
-				return usageError{errors.New("a topic, --search, --llms and --llms-full exclude each other, and the last two are no JSON")}
+			if wishes > 1 || o.asJSON && (o.llms || o.llmsCore || o.llmsFull) {
+				return usageError{errors.New("a topic, --search, --llms, --llms-core and --llms-full exclude each other, and the last three are no JSON")}
 			}
 			return e.showDocs(o, strings.Join(args, ""))
 		},
@@ -68,6 +68,7 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 	f.StringVar(&o.search, "search", "", "list the sections that hold all of these `words`")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.llms, "llms", false, "print llms.txt, the list of pages for assistants")
+	f.BoolVar(&o.llmsCore, "llms-core", false, "print the pages on specs and their API as one text, for assistants")
 	f.BoolVar(&o.llmsFull, "llms-full", false, "print all pages as one text")
 	return cmd
 }
@@ -80,6 +81,8 @@ func (e *env) showDocs(o docsOptions, topic string) error {
 	switch {
 	case o.llms:
 		_, err = io.WriteString(e.out, library.LLMs())
+	case o.llmsCore:
+		_, err = io.WriteString(e.out, library.LLMsCore())
 	case o.llmsFull:
 		_, err = io.WriteString(e.out, library.LLMsFull())
 	case o.search != "":

@@ -142,11 +142,14 @@ func (c *call) page(w http.ResponseWriter, body []byte) error {
 }
 
 // pageOf answers a read with JSON.
-func (c *call) pageOf(w http.ResponseWriter, of tagged) error {
+func (c *call) pageOf(w http.ResponseWriter, of tagged) error { return c.textOf(w, of, typeJSON) }
+
+// textOf answers a read with a text of this media type.
+func (c *call) textOf(w http.ResponseWriter, of tagged, media string) error {
 	if known, err := c.known(w, of.tag); known || err != nil {
 		return err
 	}
-	c.show(w.Header(), "Content-Type", typeJSON)
+	c.show(w.Header(), "Content-Type", media)
 	c.write(w, http.StatusOK, of.body)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"j17"
+	"j17/docs"
 	"j17/internal/projection"
 )
 
@@ -108,4 +109,22 @@ func openAPI(d Document) handler {
 		}
 		return c.pageOf(w, doc)
 	}
+}
+
+// corePagesPath is where the documentation for assistants is, on the control host.
+const corePagesPath = "/llms-core.txt"
+
+// corePages is GET /llms-core.txt. The text is part of the program.
+func (c *call) corePages(w http.ResponseWriter) error {
+	doc, err := c.api.documents.of(c.request.Context(), corePagesPath, func() ([]byte, error) {
+		library, err := docs.Load()
+		if err != nil {
+			return nil, err
+		}
+		return []byte(library.LLMsCore()), nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.textOf(w, doc, typeText)
 }

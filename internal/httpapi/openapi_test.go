@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"j17/docs"
 	"j17/internal/httpapi"
 	"j17/internal/spec"
 )
@@ -79,6 +80,21 @@ func TestOpenAPIOfAnInstance(t *testing.T) {
 	}
 	if got := p.do(t, "GET", "/_openapi.json?x=1", ""); got.status != 400 {
 		t.Errorf("%d", got.status)
+	}
+}
+
+// TestCorePages reads the documentation for assistants on the control host, without a credential, and finds it nowhere else.
+func TestCorePages(t *testing.T) {
+	p := newPlane(t, nil)
+	first := p.do(t, "GET", "/llms-core.txt", "", "Host: control.j17.example")
+	if first.status != 200 || first.header.Get("Content-Type") != "text/plain" || len(first.body) > docs.MaxCore || !strings.Contains(first.body, "\nPage: docs/reference/spec.md\n") {
+		t.Errorf("%d %v %.200s", first.status, first.header, first.body)
+	}
+	if again := p.do(t, "GET", "/llms-core.txt", "", "Host: control.j17.example", "If-None-Match: "+first.header.Get("ETag")); again.status != 304 {
+		t.Errorf("%d", again.status)
+	}
+	if got := p.do(t, "GET", "/llms-core.txt", "", "Host: app.j17.example", "Authorization: Bearer "+p.key); got.status != 404 {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 

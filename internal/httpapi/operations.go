@@ -75,7 +75,8 @@ func generalOperations() map[string]operation {
 		"GET /livez":  {id: "getLiveness", about: "Whether the process answers", headers: sign},
 		"GET /readyz": {id: "getReadiness", about: "Whether the server takes writes, or answers reads", headers: sign},
 
-		"GET " + openAPIPath: {id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true},
+		"GET " + openAPIPath:   {id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true},
+		"GET " + corePagesPath: {id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API", gives: file{typeText}, tagged: true},
 
 		// Aggregates.
 		"GET /{type}":                    {id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", gives: either{wire.IDs{}, wire.Singleton{}}},

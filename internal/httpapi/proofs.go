@@ -62,7 +62,7 @@ func proofOperations() map[string]operation {
 	}
 }
 
-// typeText is the media type of signed notes.
+// typeText is the media type of signed notes and of documentation.
 const typeText = "text/plain"
 
 // included are the parameters of a proof that an event is in the log.
