@@ -28,6 +28,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -76,6 +77,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	passes = append(passes, race(all))
 
 	r, code := newReport(stdout, len(alone)+len(whole)+len(checked)+len(all)), 0
+	minutes := time.NewTicker(time.Minute)
+	defer minutes.Stop()
+	r.minutes = minutes.C
 	follow := func(pass *exec.Cmd) {
 		pass.Stderr = stderr
 		failed, again := len(r.failed), len(r.again)
@@ -196,6 +200,9 @@ type report struct {
 	second  bool
 	outputs map[string]*output // by package, or by what is built
 	times   []timing
+	// minutes asks for a line about what is under way; quiet is how many came since a package ended.
+	minutes <-chan time.Time
+	quiet   int
 }
 
 type timing struct {
@@ -205,9 +212,11 @@ type timing struct {
 
 // output is what a package has printed: its own lines, and those of each test that has not passed yet.
 type output struct {
-	own   strings.Builder
-	tests map[string]*strings.Builder
-	order []string
+	// started is set once tests of the package run.
+	started bool
+	own     strings.Builder
+	tests   map[string]*strings.Builder
+	order   []string
 }
 
 func newReport(out io.Writer, all int) *report {
@@ -229,21 +238,55 @@ func (r *report) follow(test *exec.Cmd) error {
 
 // read takes events until there are no more. Lines that are none are shown as they are.
 func (r *report) read(events io.Reader) {
-	lines := bufio.NewReader(events)
+	lines := make(chan []byte)
+	go func() {
+		defer close(lines)
+		in := bufio.NewReader(events)
+		for {
+			line, err := in.ReadBytes('\n')
+			if len(line) > 0 {
+				lines <- line
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
 	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
+		select {
+		case line, more := <-lines:
+			if !more {
+				return
+			}
 			var e event
 			if json.Unmarshal(line, &e) == nil && e.Action != "" {
 				r.event(e)
 			} else {
 				_, _ = fmt.Fprintf(r.out, "%s", line)
 			}
-		}
-		if err != nil {
-			return
+		case <-r.minutes:
+			r.minute()
 		}
 	}
+}
+
+// minute says what is under way where no package has ended for a minute.
+func (r *report) minute() {
+	if r.quiet++; r.quiet == 1 {
+		return // less than a whole minute, or a package ended in it
+	}
+	var running []string
+	for pkg, o := range r.outputs {
+		if o.started {
+			running = append(running, pkg)
+		}
+	}
+	slices.Sort(running)
+	what := "compiling"
+	if len(running) > 0 {
+		what = "running " + strings.Join(running, ", ")
+	}
+	_, _ = fmt.Fprintf(r.out, "[%*d/%d] still %s\n", len(fmt.Sprint(r.all)), r.ended, r.all, what)
 }
 
 func (r *report) event(e event) {
@@ -257,6 +300,8 @@ func (r *report) event(e event) {
 		r.outputs[pkg] = o
 	}
 	switch {
+	case e.Action == "run":
+		o.started = true
 	case e.Action == "build-output" || e.Action == "output" && e.Test == "":
 		o.own.WriteString(e.Output)
 	case e.Action == "output":
@@ -275,6 +320,7 @@ func (r *report) event(e event) {
 
 func (r *report) packageEnded(pkg string, e event, o *output) {
 	r.ended++
+	r.quiet = 0
 	word := "ok  "
 	switch {
 	case e.Action == "fail" && !r.second && ownCrash(o):

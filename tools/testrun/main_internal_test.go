@@ -65,6 +65,28 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestMinutes checks that a line says what is under way where no package has ended for a minute.
+func TestMinutes(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out, 3)
+	minute := func(n int) {
+		for range n {
+			r.minute()
+		}
+	}
+	minute(2)
+	r.event(event{Action: "start", Package: "j17/b"})
+	r.event(event{Action: "run", Package: "j17/b", Test: "TestX"})
+	r.event(event{Action: "run", Package: "j17/a", Test: "TestY"})
+	minute(1)
+	r.event(event{Action: "pass", Package: "j17/b", Elapsed: 70})
+	minute(2)
+	want := "[0/3] still compiling\n[0/3] still running j17/a, j17/b\n[1/3] ok      70.0 s  j17/b\n[1/3] still running j17/a\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestACrashOfTheRaceDetector runs a package again in which the race detector has crashed, once, and nothing else.
 func TestACrashOfTheRaceDetector(t *testing.T) {
 	const (
