@@ -121,6 +121,9 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	if !f.spend(1) {
 		return nil
 	}
+	if form, _ := tick.TemplateForm(v); form == tick.Chosen {
+		return f.choiceFits(v, at, schemas, path)
+	}
 	ways, ok := f.c.alternatives(schemas)
 	if !ok {
 		return nil
@@ -142,6 +145,17 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 		nearest.tell = func() { f.c.neverFits(at, f.event, path, k, needs) }
 	}
 	return nearest
+}
+
+// choiceFits is fits for an $if, whose values both have to fit. Without an "else" it is null where the predicate does not hold.
+func (f fitting) choiceFits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
+	if fault := f.fits(v.Get("then"), at.Key("then"), schemas, path); fault != nil {
+		return fault
+	}
+	if other := v.Get("else"); !other.IsMissing() {
+		return f.fits(other, at.Key("else"), schemas, path)
+	}
+	return f.fits(value.NullValue(), at, schemas, path)
 }
 
 // fitsOne is fits for one way through the alternatives.

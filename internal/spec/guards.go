@@ -120,7 +120,16 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 
 // message reads what a refusal says: a text, which is fixed, or a template of one.
 func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) (t *tick.Template, fixed bool) {
-	kind, text := value.String, value.Value{}
+	text, ok := c.messageText(v, at, s)
+	if !ok {
+		return nil, false
+	}
+	return tick.CompileTemplate(v, at, s, &c.List), !text.IsMissing()
+}
+
+// messageText checks what a message says and returns it where it is one text. It reports false, and why, where it is none.
+func (c *compiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (text value.Value, ok bool) {
+	kind := value.String
 	switch form, operand := tick.TemplateForm(v); form {
 	case tick.Literal:
 		kind, text = operand.Kind(), operand
@@ -132,21 +141,25 @@ func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) (t *tic
 		kind = value.Object
 	case tick.Numeric, tick.Whole:
 		kind = value.Number
+	case tick.Chosen:
+		_, then := c.messageText(v.Get("then").OrNull(), at.Key("then"), s)
+		_, other := c.messageText(v.Get("else").OrNull(), at.Key("else"), s)
+		return value.Value{}, then && other
 	case tick.Followed, tick.Text, tick.Scalar, tick.Computed:
 	}
 	switch {
 	case kind == value.Object && c.misspelt(v, at, s):
-		return nil, false
+		return text, false
 	case kind != value.String:
 		c.noText(at, kind)
-		return nil, false
+		return text, false
 	case !text.IsMissing() && text.Str() == "":
 		c.empty(at, "a message")
-		return nil, false
+		return text, false
 	case utf8.RuneCountInString(text.Str()) > MaxMessage:
 		c.messageCut(at, MaxMessage)
 	}
-	return tick.CompileTemplate(v, at, s, &c.List), !text.IsMissing()
+	return text, true
 }
 
 // misspelt reports an object that is a text by no operator there is, where a name in it says that one was meant.

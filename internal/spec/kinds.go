@@ -83,7 +83,7 @@ func (w *written) kindsAt(steps []value.Step) outline.Kinds {
 }
 
 // kinds returns the kinds of what a value can be.
-func (r reader) kinds(v value.Value, form formOf) outline.Kinds {
+func (r reader) kinds(v value.Value, formOf formOf) outline.Kinds {
 	if v.Kind() == value.String && jsonpath.IsPath(v.Str()) {
 		p, err := jsonpath.Parse(v.Str())
 		if err != nil {
@@ -97,7 +97,7 @@ func (r reader) kinds(v value.Value, form formOf) outline.Kinds {
 	if r.pathMeant(v.Str()) != "" {
 		return outline.Any // the same
 	}
-	switch form, operand := form(v); form {
+	switch form, operand := formOf(v); form {
 	case tick.Literal:
 		return outline.KindOf(operand)
 	case tick.Text:
@@ -114,9 +114,19 @@ func (r reader) kinds(v value.Value, form formOf) outline.Kinds {
 		return r.scalar(v, operand)
 	case tick.Computed:
 		return r.firstOf(operand)
+	case tick.Chosen:
+		return r.eitherOf(v, formOf)
 	case tick.Plain:
 	}
 	return outline.KindOf(v)
+}
+
+// eitherOf returns the kinds of the two values of an $if, of which the second is null where there is none.
+func (r reader) eitherOf(v value.Value, form formOf) outline.Kinds {
+	if !r.spend(1) {
+		return outline.Any
+	}
+	return r.kinds(v.Get("then"), form) | r.kinds(v.Get("else").OrNull(), form)
 }
 
 // scalar returns the kinds of what an operator yields that keeps the kind of what it takes: the smallest, the largest, a time.

@@ -213,9 +213,14 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.value(e, at.Index(i), tick.AsValue)
 		}
 	case value.Object:
-		if form, operand := tick.HandlerForm(v); form == tick.Followed {
+		switch form, operand := tick.HandlerForm(v); form {
+		case tick.Followed:
 			r.value(operand, at.Key("$"), as)
 			return
+		case tick.Chosen:
+			r.choice(v, at, as)
+			return
+		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 		}
 		if k, want := r.kinds(v, tick.HandlerForm), wanted(as); k&want == 0 && r.left > 0 {
 			r.c.operandOfKind(at, k, want)
@@ -224,9 +229,26 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			r.operator(v, at, parts)
 			return
 		}
-		r.dataLikePredicate(v, at)
-		r.members(v, at)
+		if !r.dataLikePredicate(v, at) {
+			r.members(v, at)
+		}
 	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+// choice looks at an $if. Each of its values is read as the whole is.
+func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
+	r.predicate(v.Get("$if"), at.Key("$if"))
+	for _, name := range []string{"then", "else"} {
+		of, at := v.Get(name), at.Key(name)
+		if k, want := r.kinds(of, tick.HandlerForm), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
+			r.c.operandOfKind(at, k, want)
+			continue
+		}
+		r.value(of, at, as)
+	}
+	if want := wanted(as); v.Get("else").IsMissing() && want&outline.Null == 0 && r.left > 0 {
+		r.c.choiceOfNothing(at, want)
 	}
 }
 
@@ -237,11 +259,18 @@ func (r reader) members(v value.Value, at diag.Pointer) {
 	}
 }
 
-// dataLikePredicate warns of a value that looks like a predicate and has a path in it: values are data, whatever their members are called.
-func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) {
+// dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it: values are data,
+// whatever their members are called. It reports whether its members need no look for that reason.
+func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) bool {
 	if tick.IsPredicate(v) && l.hasPath(v) {
 		l.c.predicateAsData(at, v.Members()[0].Key)
+		return false
 	}
+	if v.Get("then").IsMissing() || !tick.IsPredicate(v.Get("if")) || !l.hasPath(v) {
+		return false
+	}
+	l.c.choiceAsData(at)
+	return true
 }
 
 // hasPath reports whether a path stands somewhere in a value.

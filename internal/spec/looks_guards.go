@@ -141,11 +141,19 @@ func (r reader) decided(v value.Value) bool {
 		return false
 	}
 	for _, part := range tick.PredicateParts(v, "") {
-		if part.Reading == tick.AsPredicate && !r.decided(part.Value) || part.Reading != tick.AsPredicate && !r.constant(part.Value, part.Reading) {
+		if r.varies(part) {
 			return false
 		}
 	}
 	return true
+}
+
+// varies reports whether a part of a predicate or an operator depends on what it is asked of.
+func (r reader) varies(part tick.Part) bool {
+	if part.Reading == tick.AsPredicate {
+		return !r.decided(part.Value)
+	}
+	return !r.constant(part.Value, part.Reading)
 }
 
 // constant reports whether nothing in a value is a path, spelt like one, or computed of anything but literals.
@@ -177,7 +185,7 @@ func (r reader) constant(v value.Value, as tick.Reading) bool {
 		case !v.Get("$now").IsMissing():
 			return false
 		case operator:
-			return !slices.ContainsFunc(parts, func(p tick.Part) bool { return p.Reading == tick.AsPredicate || !r.constant(p.Value, p.Reading) })
+			return !slices.ContainsFunc(parts, r.varies)
 		}
 		for _, m := range v.Members() {
 			if !r.constant(m.Value, tick.AsValue) {

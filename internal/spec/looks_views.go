@@ -108,8 +108,9 @@ func (v *viewer) value(of value.Value, at diag.Pointer) {
 		case !of.Get("$lookup").IsMissing():
 			v.found(of, at)
 		default:
-			v.dataLikePredicate(of, at)
-			v.members(of, at)
+			if !v.dataLikePredicate(of, at) {
+				v.members(of, at)
+			}
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}

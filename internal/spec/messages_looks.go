@@ -52,7 +52,13 @@ func (m *messages) neverWritten(at diag.Pointer, text, name string, members []st
 
 func (m *messages) predicateAsData(at diag.Pointer, name string) {
 	m.Warnf(at, "this is data, an object with the member %s: predicates are for conditions, and nothing is decided where values stand", quote(name)).
-		Hintf(`decide it in a handler, as in {"if": {%q: ...}, "then": [...]}, and use what that sets; {"$literal": ...} is for data that look like this, in which paths are texts`, name)
+		Hintf(`write {"$if": {%q: ...}, "then": true, "else": false}; {"$literal": ...} is for data that look like this, in which paths are texts`, name)
+}
+
+// choiceAsData: in values the operator has a "$", as all of them have.
+func (m *messages) choiceAsData(at diag.Pointer) {
+	m.Warnf(at, "this is data, an object with the members \"if\" and \"then\": nothing is decided where it stands").
+		Hintf(`write {"$if": predicate, "then": value, "else": value}; {"$literal": ...} is for data that look like this, in which paths are texts`)
 }
 
 // neverMatched: a field that is not there matches nothing.
@@ -78,6 +84,10 @@ func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.K
 
 func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
 	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
+}
+
+func (m *messages) choiceOfNothing(at diag.Pointer, needs outline.Kinds) {
+	m.Warnf(at, "this is null where the predicate of $if does not hold, and %s is needed", phrase(needs)).Hintf(`add "else"`)
 }
 
 func (m *messages) operandsUnlike(at diag.Pointer, operator string, has, needs outline.Kinds) {

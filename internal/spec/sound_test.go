@@ -42,6 +42,8 @@ func drawValue(t *rapid.T, depth int, state string) any {
 				object{"$lower": of},
 				object{"$concat": []any{of}},
 				object{"$coalesce": []any{of, "$.data.a"}},
+				object{"$if": object{"equals": []any{"$.data.a", of}}, "then": of, "else": drawValue(t, depth-1, state)},
+				object{"$if": object{"exists": "$.data.a"}, "then": drawValue(t, depth-1, state)},
 				object{"$sum": "$.data.c"},
 				object{"$add": "$.data.c"},
 				object{"$sum": "$.data.c", "of": "$item.a"},

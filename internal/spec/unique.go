@@ -71,14 +71,9 @@ func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
 // taken reads what a unique value is made of.
 func (c *compiler) taken(u *UniqueValue, v value.Value, at diag.Pointer, schema outline.Schema) {
 	part := func(v value.Value, at diag.Pointer) *tick.Template {
-		form, operand := tick.TemplateForm(v)
-		if form == tick.Literal {
-			v = operand
-		}
 		t := tick.CompileTemplate(v, at, tick.Scope{Members: []string{"key", "id", "type", "data", "metadata"}}, &c.List)
-		object := form == tick.Merged || (form == tick.Plain || form == tick.Literal) && v.Kind() == value.Object
-		if t != nil && (object || form == tick.Plain && jsonpath.IsPath(v.Str()) && !scalar(v.Str(), schema)) {
-			c.uniqueObject(at)
+		if t != nil {
+			c.noObject(v, at, schema)
 		}
 		return t
 	}
@@ -97,6 +92,26 @@ func (c *compiler) taken(u *UniqueValue, v value.Value, at diag.Pointer, schema 
 	}
 	if s := v.Get("scope"); !s.IsMissing() {
 		u.Scope = part(s, at.Key("scope"))
+	}
+}
+
+// noObject reports a part of a unique value that is an object.
+func (c *compiler) noObject(v value.Value, at diag.Pointer, schema outline.Schema) {
+	object := false
+	switch form, operand := tick.TemplateForm(v); form {
+	case tick.Chosen:
+		c.noObject(v.Get("then"), at.Key("then"), schema)
+		c.noObject(v.Get("else"), at.Key("else"), schema)
+	case tick.Merged:
+		object = true
+	case tick.Literal:
+		object = operand.Kind() == value.Object
+	case tick.Plain:
+		object = v.Kind() == value.Object || jsonpath.IsPath(v.Str()) && !scalar(v.Str(), schema)
+	case tick.Followed, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
+	}
+	if object {
+		c.uniqueObject(at)
 	}
 }
 

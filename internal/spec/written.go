@@ -223,6 +223,9 @@ func (s *states) putObject(w *written, v value.Value) {
 		w.put |= outline.Integer
 	case tick.Scalar:
 		w.put |= outline.Number | outline.String
+	case tick.Chosen:
+		s.put(w, v.Get("then"))
+		s.put(w, v.Get("else").OrNull())
 	case tick.Computed:
 		w.anything()
 	}

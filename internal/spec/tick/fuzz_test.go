@@ -21,6 +21,7 @@ func addHandlers(f *testing.F, add func(handler string)) {
 		`[{"set_at":{"target":"o","key":"$.data.s","value":"@"}},{"merge_at":{"target":"o","key":"k","value":{}}},{"remove_at":{"target":"o","key":"k"}},{"increment_at":{"target":"o","key":"k","by":0.1}}]`,
 		`[{"set":{"target":"n","value":{"$sum":"l","as":"$l","of":{"$multiply":["$l.n",{"$divide":["$.data.n",3],"scale":2,"rounding":"floor"}]}}}},{"decrement_at":{"target":"o","key":"k","by":{"$abs":{"$min":["$.data.n",{"$count":"t","where":{"gt":["$item",0]}}]}}}}]`,
 		`{"set":{"target":"s","value":[{"$upper":{"$slice":"$.data.s","from":-1}},{"$trim":"$.data.s"},{"$now":"datetime"},{"$add_duration":["$.data.n","1mo"]},{"$date_trunc":"@.n","to":"week"},{"$coalesce":["$.data.a?",{"$concat":["$.data.y",1]}]}]}}`,
+		`{"set":{"target":"c","value":{"$if":{"and":[{"gt":["@.n?",3]},{"some":{"in":"l","match":{"exists":"$item.n"}}}]},"then":{"$if":{"equals":["$.data.s","k"]},"then":"@.l"},"else":{"$add":["$.data.n",1]}}}}`,
 		`[{"set":{"target":"e","value":"$.data.$entries"}},{"decrement":{"target":"n","value":1}}]`,
 		`{"if":{"or":[{"subset_of":{"items":"l","array":"t"}},{"minItems":{"array":"l","min":1}},{"maxItems":{"array":"l","max":"$.data.n"}},{"includes":{"array":"l","value":1}}]},"then":[]}`,
 	} {

@@ -48,6 +48,7 @@ func TestOperators(t *testing.T) {
 		"$divide": `{"$divide": ["$.data.a", "$.data.b"], "scale": "$.data.c"}`, "$round": `{"$round": "$.data.a", "scale": "$.data.b"}`,
 		"$sum": `{"$sum": "$.data.a", "as": "$x", "of": "$x.b"}`, "$count": `{"$count": "$.data.a", "where": {"gt": ["$item.n", {"$abs": "$.data.b"}]}}`,
 		"$slice": `{"$slice": "$.data.a", "from": "$.data.b", "to": "$.data.c"}`, "$date_trunc": `{"$date_trunc": "$.data.a", "to": "day"}`,
+		"$if":           `{"$if": {"gt": ["$.data.a", "$.data.b"]}, "then": {"$abs": "$.data.c"}, "else": "@.b"}`,
 		"$add_duration": `{"$add_duration": ["$.data.a", "$.data.b"]}`, "$add": `{"$add": "$.data.a"}`,
 	}
 	for _, o := range operators() {

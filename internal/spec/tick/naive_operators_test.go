@@ -33,6 +33,11 @@ func (n *naive) operator(v value.Value) (value.Value, bool) {
 			}
 		}
 		return value.NullValue(), true
+	case "$if":
+		if n.chooses(o) {
+			return n.value(v.Get("then")), true
+		}
+		return n.value(v.Get("else").OrNull()), true
 	case "$concat":
 		var b strings.Builder
 		for _, item := range o.Elems() {
@@ -72,6 +77,19 @@ func (n *naive) operator(v value.Value) (value.Value, bool) {
 	default:
 		return value.Value{}, false
 	}
+}
+
+// chooses is decides, but that a predicate which cannot be decided does not fit.
+func (n *naive) chooses(p value.Value) bool {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(skipped); !ok {
+				panic(r)
+			}
+			panic(misfit{})
+		}
+	}()
+	return n.decides(p)
 }
 
 // fraction is a number with its digits after the point, fewer than none where it ends in zeros before it.

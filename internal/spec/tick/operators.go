@@ -43,6 +43,8 @@ const (
 	Scalar
 	// Computed: a value of which nothing is known before.
 	Computed
+	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be null.
+	Chosen
 )
 
 // operator is a form of objects that stand for a value which has to be computed: a row of the one table of them.
@@ -76,6 +78,11 @@ func operators() []operator {
 		{"merge", templates, Merged, true, own("merge", AsValue), (*compiler).mergeForm},
 		{"$coalesce", everywhere, Computed, true, own("$coalesce", AsValue), (*compiler).coalesceForm},
 		{"coalesce", templates, Computed, true, own("coalesce", AsValue), (*compiler).coalesceForm},
+		{
+			"$if", everywhere, Chosen, false,
+			append(own("$if", AsPredicate), operandForm{key: "then"}, operandForm{key: "else"}),
+			(*compiler).choiceForm,
+		},
 		// Numbers.
 		{"$add", everywhere, Numeric, false, own("$add", asNumbers), (*compiler).numbersForm},
 		{"$subtract", everywhere, Numeric, false, own("$subtract", asNumbers), (*compiler).numbersForm},
@@ -334,6 +341,8 @@ func operatorMeant(l *diag.List, name string, known []string) string {
 		return "$upper"
 	case "ifnull", "default":
 		return "$coalesce"
+	case "cond", "condition", "case", "switch", "when", "choose", "ternary", "iif", "then":
+		return "$if"
 	case "dateadd", "addtime":
 		return "$add_duration"
 	case "datetrunc", "startof":
@@ -408,6 +417,8 @@ func can(n node, k value.Kind) bool {
 		return k == value.Number
 	case *concatNode, *textNode, *sliceNode:
 		return k == value.String
+	case *choiceNode:
+		return can(n.then, k) || can(n.other, k)
 	case *nowNode, *durationNode, *truncateNode:
 		return k == value.Number || k == value.String
 	default:

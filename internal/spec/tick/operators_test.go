@@ -48,6 +48,8 @@ func TestOperatorsWithoutAValue(t *testing.T) {
 		`{"a":{"$divide":["$.data.one","$.data.zero"]}}`:                                           "/a/$divide: the divisor of $divide is zero",
 		`{"a":[1,{"b":{"$add":[1,{"$negate":"$.data.none"}]}}]}`:                                   "/a/1/b/$add/1/$negate: the operand of $negate is null, not a number",
 		`{"$coalesce":[{"$sum":"$.data.text"},1]}`:                                                 "/$coalesce/0/$sum: $sum goes through a string, not an array",
+		`{"$if":{"gt":["$.data.none?",1]},"then":1}`:                                               "/$if: the condition of $if cannot be decided: an optional path in it leads nowhere",
+		`{"a":[{"$if":{"gt":[{"$abs":"$.data.text"},1]},"then":1}]}`:                               "/a/0/$if/gt/0/$abs: the operand of $abs is a string, not a number",
 		`{"coalesce":[{"$abs":"$.data.text"},1]}`:                                                  "/coalesce/0/$abs: the operand of $abs is a string, not a number",
 		`{"merge":[{"x":{"$upper":"$.data.one"}},{"y":1}]}`:                                        "/merge/0/x/$upper: the operand of $upper is a number, not a text",
 		`{"$count":"$.data.list","as":"$l","where":{"gt":[{"$multiply":["$l","$.data.text"]},1]}}`: "/where/gt/0/$multiply: operand 2 of $multiply is a string, not a number",
@@ -68,7 +70,8 @@ func TestOperatorsWithoutAValue(t *testing.T) {
 
 	var l diag.List
 	sel := tick.CompileSelection(mustParse(t, `{"a":{"$divide":["$.order.n",0.5]},"b":{"$add":["$.order.text",1]},"c":[{"$abs":"$.order.none?"},{"$abs":"$.order.none"}],
-		"d":{"$map":"$.order.list","as":"$x","to":{"$subtract":[10,"$x"]}},"e":{"$sum":"$.order.list[*]"},"f":{"$coalesce":[{"$lower":"$.order.n"},"none"]},"g":{"$literal":"$x"}}`),
+		"d":{"$map":"$.order.list","as":"$x","to":{"$subtract":[10,"$x"]}},"e":{"$sum":"$.order.list[*]"},"f":{"$coalesce":[{"$lower":"$.order.n"},"none"]},"g":{"$literal":"$x"},
+		"h":{"$if":{"gt":["$.order.none?",1]},"then":1,"else":2},"i":{"$if":{"exists":"$.order.none"},"then":1,"else":"$.order.none?"}}`),
 		"", tick.Scope{Plain: true, Wildcards: true, Members: []string{"order"}}, &l)
 	if sel == nil {
 		t.Fatal(l.All())
@@ -76,7 +79,7 @@ func TestOperatorsWithoutAValue(t *testing.T) {
 	e := tick.NewEnv(work.Counted(work.Command))
 	e.SetDocument(mustParse(t, `{"order":{"n":3,"text":"t","list":[1,"x",2.5]}}`))
 	got, _, err := sel.Eval(e, limit)
-	if want := `{"a":6,"b":null,"c":[null],"d":[9,null,7.5],"e":null,"f":null,"g":"$x"}`; err != nil || got.String() != want {
+	if want := `{"a":6,"b":null,"c":[null],"d":[9,null,7.5],"e":null,"f":null,"g":"$x","h":null}`; err != nil || got.String() != want {
 		t.Errorf("a selection is %v (%v), want %s", got, err, want)
 	}
 	if tick.CompileSelection(mustParse(t, `{"a":{"$now":"date"}}`), "", tick.Scope{Plain: true, Members: []string{"order"}}, &l) != nil {

@@ -194,11 +194,13 @@ func (g *generator) data() value.Value {
 
 // value draws a template.
 func (g *generator) value(depth int) value.Value {
-	kind := rapid.IntRange(-2, 9).Draw(g.T, "value")
-	if depth == 0 && kind > 6 {
+	kind := rapid.IntRange(-3, 9).Draw(g.T, "value")
+	if depth == 0 && (kind > 6 || kind == -3) {
 		kind = 0
 	}
 	switch kind {
+	case -3:
+		return g.choice(g.value(depth-1), g.value(depth-1))
 	case -2:
 		return g.operator(depth)
 	case -1:
@@ -228,6 +230,15 @@ func (g *generator) value(depth int) value.Value {
 	}
 }
 
+// choice draws an $if of two values, now and then without an else.
+func (g *generator) choice(then, other value.Value) value.Value {
+	pairs := []any{"$if", g.predicate(1), "then", then}
+	if g.one(4) {
+		return obj(pairs...)
+	}
+	return obj(append(pairs, "else", other)...)
+}
+
 func (g *generator) object(depth int) value.Value {
 	var pairs []any
 	for _, name := range []string{"id", "v", "n", "l"} {
@@ -245,6 +256,8 @@ func (g *generator) mergeable() value.Value {
 		return str(g.pick("object", "$.data", "$.data.o", "$.data.v", "@.o", "@.p", "$.state.p"))
 	case g.one(2):
 		return obj("$merge", value.ArrayValue(str(g.path()), g.object(1)))
+	case g.one(6):
+		return g.choice(g.object(1), str(g.pick("object", "$.data.o", "@.o")))
 	default:
 		return g.object(2)
 	}
@@ -467,6 +480,9 @@ func (g *generator) operation(depth int) value.Value {
 func (g *generator) amount() value.Value {
 	if g.one(4) {
 		return g.operator(1)
+	}
+	if g.one(6) {
+		return g.choice(str(g.pick("amount", "$.data.n", "@.k")), g.numberLiteral())
 	}
 	if g.one(2) {
 		return str(g.pick("amount", "$.data.n", "@.n", "@.k", "$.data.n?", "$.state.n"))

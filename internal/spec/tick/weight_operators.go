@@ -18,6 +18,8 @@ func (w *weigher) computed(n node) weight {
 	switch n := n.(type) {
 	case *coalesceNode:
 		return w.all(n.items)
+	case *choiceNode:
+		return sum(units(1), w.predicate(n.when), w.eval(n.then), w.eval(n.other))
 	case *concatNode:
 		total := sum(units(1), w.all(n.items))
 		for _, v := range n.items {
@@ -110,6 +112,8 @@ func (w *weigher) result(n node) weight {
 	switch n := n.(type) {
 	case *coalesceNode:
 		return w.sizes(n.items)
+	case *choiceNode:
+		return sum(w.size(n.then), w.size(n.other))
 	case *concatNode:
 		return sum(units(2), w.sizes(n.items).times(2)) // what is put into a text may have to be escaped
 	case *numbersNode:

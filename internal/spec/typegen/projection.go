@@ -197,6 +197,10 @@ func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 		t = nullable(either(&typ{kind: number}, &typ{kind: text}))
 	case tick.Merged, tick.Computed:
 		t = &typ{}
+	case tick.Chosen:
+		then, may := s.of(v.Get("then"))
+		other, might := s.of(v.Get("else").OrNull())
+		return nullable(either(then, other)), may || might, true
 	case tick.Plain:
 		return nil, false, false
 	}

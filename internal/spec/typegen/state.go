@@ -178,6 +178,8 @@ func (h *handlers) object(v value.Value) *typ {
 		return either(&typ{kind: number}, &typ{kind: text})
 	case tick.Computed:
 		return &typ{}
+	case tick.Chosen:
+		return either(h.of(v.Get("then")), h.of(v.Get("else").OrNull()))
 	case tick.Merged:
 		for _, item := range operand.Elems() {
 			fields, ok := h.model.members(h.of(item))

@@ -69,6 +69,8 @@ export type TreeNodeState = {
     text: string;
     least: number | string;
     first: unknown;
+    size: "large" | "small" | "none";
+    whyever: string | null;
   };
   left?: { [key: string]: number };
   reasons?: { [key: string]: number };
@@ -153,6 +155,8 @@ export type TreeNodeSource = {
     text: string;
     least: number | string;
     first: unknown;
+    size: "large" | "small" | "none";
+    whyever: string | null;
   };
   left?: { [key: string]: number };
   reasons?: { [key: string]: number };
@@ -204,6 +208,8 @@ export type TreeNodeSingleton = {
     text: string;
     least: number | string;
     first: unknown;
+    size: "large" | "small" | "none";
+    whyever: string | null;
   };
   left?: { [key: string]: number };
   reasons?: { [key: string]: number };
@@ -266,6 +272,8 @@ export type TreeResult = {
     first: unknown;
     kept: "$x";
     path: null | "young" | "cut";
+    label: null | "many" | "few";
+    rest?: string | null;
   };
 };
 
