@@ -225,6 +225,7 @@ func limitFlags(f *pflag.FlagSet, o *server.Options) {
 	limitFlag(f, &o.ImplicationsMaxDepth, "implications-max-depth", decider.DefaultMaxDepth, "how many events long the chains may be that one event sets off")
 	limitFlag(f, &o.ImplicationsMaxTotal, "implications-max-total", decider.DefaultMaxImplied, "how many events one event may imply in all")
 	limitFlag(f, &o.SagasMax, "sagas-max-per-instance", server.DefaultSagasMax, "how many sagas of an instance run at once; the others queue")
+	limitFlag(f, &o.SagasPerWrite, "sagas-max-per-write", server.DefaultSagasPerWrite, "how many sagas one write may start, with all that it implies")
 	limitFlag(f, &o.ScheduledMaxPerInstance, "scheduled-max-per-instance", server.DefaultScheduledMax, "how many scheduled events of an instance may wait for their time")
 	waitFlag(f, &o.WriteWait, "write-wait", server.DefaultWriteWait, "how long a write may wait for others that look at the same states")
 	limitFlag(f, &o.StreamsPerKey, "streams-per-key", server.DefaultStreamsPerKey, "how many event streams an API key may have open")

@@ -65,8 +65,8 @@ func BenchmarkSagasAtRest(b *testing.B) {
 	const sagas = 20_000
 	h := newDisk(b, clock.NewManual(clock.System{}.Now()), sagas)
 	before := memory()
-	for n := range sagas / 1000 {
-		batch := make([]string, 1000)
+	for n := range sagas / saga.DefaultPerWrite {
+		batch := make([]string, saga.DefaultPerWrite)
 		for j := range batch {
 			batch[j] = fmt.Sprintf(`{"leg":%q,"desk":%q}`, id(n), id(n))
 		}

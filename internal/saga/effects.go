@@ -34,13 +34,12 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if err != nil {
 		return engine.Effects{}, engine.StorageError(err)
 	}
-	stays, concerned := engine.Effects{Fences: known.fences, Changed: known.changed}, len(known.types) > 0
-	for i := range d.Events {
-		ev := &d.Events[i]
-		concerned = concerned || ev.Spec != nil && len(ev.Spec.Sagas) > 0
-	}
-	if !concerned {
+	stays, begun := engine.Effects{Fences: known.fences, Changed: known.changed}, triggered(d)
+	if begun == 0 && len(known.types) == 0 {
 		return stays, nil
+	}
+	if begun > s.perWrite {
+		return engine.Effects{}, tooMany(begun, s.perWrite)
 	}
 
 	e := &effects{Service: s, Decided: d, Effects: stays}
@@ -51,6 +50,29 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 		return engine.Effects{}, engine.StorageError(err)
 	}
 	return e.Effects, nil
+}
+
+// triggered counts the sagas that the events of a command trigger.
+func triggered(d *engine.Decided) (n int) {
+	for i := range d.Events {
+		if of := d.Events[i].Spec; of != nil {
+			n += len(of.Sagas)
+		}
+	}
+	return n
+}
+
+// limited is the details of the error of a write that would start too many sagas.
+type limited struct {
+	Limit int `json:"limit"`
+	Sagas int `json:"sagas"`
+}
+
+// tooMany is the error of a write that would start n sagas, of which limit are allowed.
+func tooMany(n, limit int) error {
+	err := j17.Errorf(j17.CodeImplicationLimit, "One write starts at most %d sagas, and this one would start %d. Nothing was written. Split it into smaller writes.", limit, n)
+	err.Details = limited{Limit: limit, Sagas: n}
+	return err
 }
 
 // effects gathers what is to be written with events.

@@ -44,7 +44,10 @@ type Specs interface {
 // DefaultMost is how many sagas of an instance run at once where the options do not say.
 const DefaultMost = 100
 
-// Options configures a Service. All fields but Most are required.
+// DefaultPerWrite is how many sagas one write may start where the options do not say.
+const DefaultPerWrite = 100
+
+// Options configures a Service. All fields but Most and PerWrite are required.
 type Options struct {
 	Store  Storage
 	Engine *engine.Engine
@@ -54,6 +57,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Most is how many sagas of an instance run at once; 0 means DefaultMost.
 	Most int
+	// PerWrite is how many sagas one write may start, with all that it implies; 0 means DefaultPerWrite.
+	PerWrite int
 }
 
 // Service carries out the sagas of all environments. It is safe for concurrent use.
@@ -64,6 +69,7 @@ type Service struct {
 	logger      *slog.Logger
 	mint        *ident.Minter
 	most        int64
+	perWrite    int
 	definitions definitions
 	steps       *worker.Queue
 	admission   *worker.Queue
@@ -133,8 +139,11 @@ func New(o Options) *Service {
 	if o.Most <= 0 {
 		o.Most = DefaultMost
 	}
+	if o.PerWrite <= 0 {
+		o.PerWrite = DefaultPerWrite
+	}
 	s := &Service{
-		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now), most: int64(o.Most),
+		store: o.Store, engine: o.Engine, clock: o.Clock, logger: o.Logger, mint: ident.NewMinter(o.Clock.Now), most: int64(o.Most), perWrite: o.PerWrite,
 		definitions: definitions{specs: o.Specs, known: map[definition]*compiled{}},
 	}
 	s.steps = o.Worker.Queue(worker.Work{Name: "saga_steps", Store: o.Store, Space: workSpace, Do: s.do, Lease: lease, AtOnce: atOnce, Each: each})

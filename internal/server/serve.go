@@ -127,6 +127,8 @@ const (
 	mostImplied = 10_000
 	// mostSagas is how many sagas of an instance may be told to run at once.
 	mostSagas = 1_000_000
+	// mostSagasPerWrite is how many sagas one write may be told to start. Their rows are part of its commit.
+	mostSagasPerWrite = 1_000
 )
 
 // leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB what caches may be
@@ -163,6 +165,9 @@ func (c *checks) limits(o *Options) {
 	}
 	if n := o.SagasMax; n < 0 || n > mostSagas {
 		c.add("sagas-max-per-instance: %d is not between 1 and %d", n, mostSagas)
+	}
+	if n := o.SagasPerWrite; n < 0 || n > mostSagasPerWrite {
+		c.add("sagas-max-per-write: %d is not between 1 and %d", n, mostSagasPerWrite)
 	}
 	if n := o.ScheduledMaxPerInstance; n < 0 || n > mostScheduled {
 		c.add("scheduled-max-per-instance: %d is not between 1 and %d", n, mostScheduled)

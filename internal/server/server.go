@@ -63,6 +63,8 @@ const (
 	DefaultWriteWait = engine.DefaultWriteWait
 	DefaultReadWait  = engine.DefaultReadWait
 	DefaultSagasMax  = saga.DefaultMost
+	// DefaultSagasPerWrite is how many sagas one write may start.
+	DefaultSagasPerWrite = saga.DefaultPerWrite
 	// DefaultScheduledMax is how many scheduled events of an instance may wait for their time.
 	DefaultScheduledMax = schedule.DefaultMaxPerInstance
 	// DefaultProjectionCacheMiB is how many MiB are for values of projections that are kept.
@@ -110,6 +112,8 @@ type Options struct {
 	ImplicationsMaxDepth, ImplicationsMaxTotal int
 	// SagasMax is how many sagas of an instance run at once; 0 means DefaultSagasMax.
 	SagasMax int
+	// SagasPerWrite is how many sagas one write may start, with all that it implies; 0 means DefaultSagasPerWrite.
+	SagasPerWrite int
 	// ProjectionCacheMiB is the memory for values of projections that are kept; 0 means DefaultProjectionCacheMiB.
 	ProjectionCacheMiB int
 	// StoreCacheMiB is the memory for blocks of stored data and what was written lately; 0 means a part of the memory, as StoreCacheOf says.
@@ -363,6 +367,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	// What follows from events.
 	s.sagas = saga.New(saga.Options{
 		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Most: o.SagasMax,
+		PerWrite: o.SagasPerWrite,
 	})
 	s.timed = append(s.timed, s.sagas)
 
