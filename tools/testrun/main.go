@@ -29,6 +29,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"j17/internal/clock"
 )
 
 func main() {
@@ -77,9 +79,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	passes = append(passes, race(all))
 
 	r, code := newReport(stdout, len(alone)+len(whole)+len(checked)+len(all)), 0
-	minutes := time.NewTicker(time.Minute)
-	defer minutes.Stop()
-	r.minutes = minutes.C
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go r.count(ctx, clock.System{})
 	follow := func(pass *exec.Cmd) {
 		pass.Stderr = stderr
 		failed, again := len(r.failed), len(r.again)
@@ -201,7 +203,7 @@ type report struct {
 	outputs map[string]*output // by package, or by what is built
 	times   []timing
 	// minutes asks for a line about what is under way; quiet is how many came since a package ended.
-	minutes <-chan time.Time
+	minutes chan struct{}
 	quiet   int
 }
 
@@ -220,7 +222,7 @@ type output struct {
 }
 
 func newReport(out io.Writer, all int) *report {
-	return &report{out: out, all: all, outputs: map[string]*output{}}
+	return &report{out: out, all: all, outputs: map[string]*output{}, minutes: make(chan struct{})}
 }
 
 // follow runs `go test` and reports its packages.
@@ -266,6 +268,16 @@ func (r *report) read(events io.Reader) {
 			}
 		case <-r.minutes:
 			r.minute()
+		}
+	}
+}
+
+// count asks each minute for a line about what is under way, until ctx ends.
+func (r *report) count(ctx context.Context, c clock.Clock) {
+	for c.Wait(ctx, c.Now().Add(time.Minute)) == nil {
+		select {
+		case r.minutes <- struct{}{}:
+		case <-ctx.Done():
 		}
 	}
 }
