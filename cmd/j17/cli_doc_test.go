@@ -32,7 +32,7 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 				walk(below)
 			}
 		}
-		if cmd.HasAvailableSubCommands() || !cmd.HasParent() || cmd.Name() == "serve" {
+		if cmd.HasAvailableSubCommands() && cmd.Name() != "dev" || !cmd.HasParent() || cmd.Name() == "serve" {
 			return
 		}
 		section := sectionOf(sections, cmd)

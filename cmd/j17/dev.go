@@ -97,6 +97,8 @@ import, the first are shown and the others counted. Each one that fails is shown
 		},
 	}
 
+	cmd.AddCommand(e.devAdvance())
+
 	// Its flags.
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "data", "j17-data", "data `folder`")
@@ -191,7 +193,11 @@ func runDev(ctx context.Context, d *server.Dev, o *server.DevOptions, requests *
 	if requests != nil {
 		watch.Go(func() { requests.follow(watching) })
 	}
+	told := context.AfterFunc(ctx, func() {
+		_, _ = fmt.Fprintf(stderr, "%s stopping: what is under way is answered first\n", timeOfDay(o.Clock))
+	})
 	err := d.Run(ctx)
+	told()
 	stop()
 	watch.Wait()
 	return err

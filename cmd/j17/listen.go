@@ -111,7 +111,7 @@ func (e *env) forward(ctx context.Context, c *client.Client, fwd *listener.Forwa
 			told = json.NewEncoder(e.out).Encode(listenReady{Ready: true, ForwardTo: fwd.URL, Secret: fwd.Secret}) //nolint:gosec // G117: whoever runs it needs the secret to check signatures
 			return
 		}
-		_, told = fmt.Fprintf(e.out, "Forwarding the events of %s to %s.\nTheir secret is %s\n", fwd.Environment.LongName(), fwd.URL, fwd.Secret)
+		_, told = fmt.Fprintf(e.out, "Forwarding the events of %s to %s.\nTheir secret is %s\n", fwd.Environment, fwd.URL, fwd.Secret)
 	}
 	var filter client.FeedFilter
 	if len(fwd.Patterns) == 1 {

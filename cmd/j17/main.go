@@ -59,9 +59,11 @@ const (
 // env is what a command may use of the world.
 type env struct {
 	getenv func(string) string
-	in     io.Reader
-	out    io.Writer // data
-	err    io.Writer // everything else
+	// environ lists all variables there are, each as NAME=VALUE.
+	environ func() []string
+	in      io.Reader
+	out     io.Writer // data
+	err     io.Writer // everything else
 	// interruptible returns a reader of another one whose reads end when the command is interrupted.
 	interruptible func(io.Reader) io.Reader
 	// answers reports whether the development server of a data folder answers at its URL; nil stands for none that does.
@@ -101,7 +103,7 @@ func (e silent) Unwrap() error { return e.error }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
-	e := &env{getenv: getenv, in: stdin, out: out, err: lenientWriter{stderr}}
+	e := &env{getenv: getenv, environ: os.Environ, in: stdin, out: out, err: lenientWriter{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
 	e.answers = func(dev server.DevAccess) bool { return devAnswers(ctx, dev) }
 	root := e.root()
@@ -186,7 +188,7 @@ func (e *env) root() *cobra.Command {
 	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
 	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
 	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.places(), e.listeners(), e.sagas(), e.scheduled(), e.tombstones(), e.listen(), e.checkpoints(), e.scrub(), e.test())
-	root.AddCommand(e.serve())
+	root.AddCommand(e.serve(), e.health())
 	e.completeFlags(root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.
 	root.InitDefaultHelpCmd()

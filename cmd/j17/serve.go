@@ -44,6 +44,10 @@ At the first start, a URL for creating the first operator is printed on standard
 			// All that is wrong with the settings, at once.
 			problems := configure(cmd.Flags(), e.getenv)
 			problems = append(problems, o.Check()...)
+			unknown := unknownVariables(e.environ(), cmd.Flags())
+			if check || len(problems) > 0 {
+				problems = append(problems, unknown...)
+			}
 			if len(problems) > 0 {
 				var b strings.Builder
 				for _, p := range problems {
@@ -64,6 +68,9 @@ At the first start, a URL for creating the first operator is printed on standard
 			o.Clock = clock.System{}
 			o.Version = programVersion
 			o.SetupURL = func(url string) { showSetup(stderr, url, asJSON) }
+			for _, err := range unknown {
+				o.Logger.LogAttrs(cmd.Context(), slog.LevelWarn, "a variable of the environment is no setting and has no effect", slog.String("variable", err.Error()))
+			}
 			reload, stop := hangups()
 			defer stop()
 			o.Reload = reload
@@ -162,8 +169,8 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 
 	// Variables of the environment.
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "J17_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if text := getenv(name); text != "" && !f.Changed && f.Name != checkFlag && f.Name != "help" {
+		name := variableOf(f.Name)
+		if text := getenv(name); text != "" && !f.Changed && (isSetting(f) || f.Name == configFlag) {
 			set(f, name, text)
 		}
 	})
@@ -179,7 +186,7 @@ func configure(flags *pflag.FlagSet, getenv func(string) string) []error {
 	}
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != configFlag && f.Name != checkFlag && f.Name != "help" {
+		if isSetting(f) {
 			known = append(known, strings.ReplaceAll(f.Name, "-", "_"))
 		}
 	})

@@ -63,6 +63,9 @@ func newMetrics(a *API) *metrics {
 	gauge := func(name, help string, read func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 	}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "j17_build_info", Help: "1, with the version of the program.", ConstLabels: prometheus.Labels{"version": a.Version},
+	}, func() float64 { return 1 }))
 	counter("j17_events_committed_total", "Events written, implied ones included.", func() uint64 { return a.Engine.Stats().Events })
 	counter("j17_events_folded_total", "Events that handlers were applied to.", func() uint64 { return a.Engine.Stats().Folded })
 	counter("j17_states_read_total", "States of aggregates served.", func() uint64 { return a.Engine.Stats().Reads })

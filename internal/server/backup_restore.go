@@ -218,11 +218,11 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
 	}
-	s, err := open(ctx, Options{Dir: r.dir, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain})
-	if err != nil {
+	s := newServer(Options{Dir: r.dir, Clock: r.Clock, Logger: r.Logger, BaseDomain: devBaseDomain})
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.open(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := s.restoreAll(ctx); err != nil {
 		return err
 	}

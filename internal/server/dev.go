@@ -241,7 +241,7 @@ func (d *Dev) Ready() Ready {
 	at := func(label string) string { return "http://" + label + "." + devBaseDomain + ":" + port }
 	r.URLs = map[string]string{
 		"prod": at(name), "staging": at(name + "-staging"), "test": at(name + "-test"),
-		"control": at("control"), "dashboard": at("control") + "/", "internal": "http://" + d.server.internal.Addr().String(),
+		"control": at("control"), "internal": "http://" + d.server.internal.Addr().String(),
 	}
 	return r
 }

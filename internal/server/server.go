@@ -222,38 +222,40 @@ const defaultDrainTime = 20 * time.Second
 
 // Open opens the data folder and both listeners. What is deployed is not restored yet. The server answers once Run is called.
 func Open(ctx context.Context, o Options) (*Server, error) {
-	s, err := open(ctx, o)
-	if err != nil {
-		return nil, err
+	s := newServer(o)
+	// A new folder is made once the addresses are the server's, so that a port in use leaves none behind. An existing one may take long to open:
+	// clients are refused meanwhile, and not kept waiting.
+	steps := []func(context.Context) error{s.open, s.listen}
+	if _, err := os.Stat(s.storeFolder()); errors.Is(err, fs.ErrNotExist) {
+		slices.Reverse(steps)
 	}
-	if err := s.listen(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return s, nil
 }
 
-// open opens the data folder and makes everything that works on it.
-func open(ctx context.Context, o Options) (_ *Server, err error) {
-	s := &Server{options: o, worker: worker.New(o.Clock, o.Logger)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+func newServer(o Options) *Server { return &Server{options: o, worker: worker.New(o.Clock, o.Logger)} }
+
+// open opens the data folder and makes everything that works on it. Whether it fails or not, Close releases what is open.
+func (s *Server) open(ctx context.Context) (err error) {
+	o := s.options
 
 	// The store, and what is kept of the server itself.
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the data folder cannot be made: %w", err)
+		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	s.store, err = pebble.Open(pebble.Options{
 		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
 		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
-		return nil, err
+		return err
 	}
 	if o.nodeSecret != "" {
 		s.registry.Secrets.UseNodeSecret(o.nodeSecret)
@@ -267,7 +269,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	if o.mail.Host != "" {
 		mail, err := usage.Mail(o.mail, s.registry)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		o.Alerts = append(slices.Clone(o.Alerts), mail)
 	}
@@ -345,7 +347,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	// Who is told of events.
 	s.openListeners(ctx)
 	if err := s.openProofs(); err != nil {
-		return nil, err
+		return err
 	}
 	s.openCheckpoints()
 	s.openScrub()
@@ -354,7 +356,7 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
 	modules, containers, err := s.openCode(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
@@ -372,15 +374,15 @@ func open(ctx context.Context, o Options) (_ *Server, err error) {
 	s.timed = append(s.timed, s.sagas)
 
 	if err := s.openBackups(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	// Who erases has to know all who keep something.
 	s.openErasures()
 
-	return s, nil
+	return nil
 }
 
-// listen opens the listeners, which comes last: a server that cannot be opened has nobody waiting.
+// listen opens the listeners.
 func (s *Server) listen(ctx context.Context) (err error) {
 	s.connections = newConnections(s.options.Logger, s.options.TrustedProxies)
 	var listen net.ListenConfig

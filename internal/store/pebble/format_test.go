@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -60,7 +61,11 @@ func testFrozen(t *testing.T, folder string) {
 	if ok, err := vfs.Clone(vfs.Default, fs, folder, "data"); err != nil || !ok {
 		t.Fatalf("copy the frozen store: %v, %v", ok, err)
 	}
-	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+	var told bytes.Buffer
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime()), Logger: slog.New(slog.NewTextHandler(&told, nil))})
+	if warned := strings.Contains(told.String(), "only a backup leads back"); warned == (folder == frozenStore) {
+		t.Errorf("whether there is no way back: %s", told.String())
+	}
 	stored, err := os.ReadFile(folder + ".dump")
 	if err != nil {
 		t.Fatal(err)

@@ -387,6 +387,10 @@ func (s *Store) load() error {
 		return fmt.Errorf("remove the files of an unfinished load: %w", err)
 	}
 	if version < formatVersion {
+		if version != 0 {
+			s.logger.Warn("the data folder is brought to a newer storage format: programs that know only the old one cannot open it from now on, and only a backup leads back",
+				slog.Uint64("from", uint64(version)), slog.Int("to", formatVersion))
+		}
 		if err := s.upgrade(); err != nil {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
