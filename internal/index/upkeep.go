@@ -294,9 +294,14 @@ func readRecord(get getter, slot, id string) (*record, error) {
 	}
 	rec, err := parseRecord(it.Value)
 	if err != nil {
-		return nil, &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
+		return nil, recordDamage(slot, id, err)
 	}
 	return rec, nil
+}
+
+// recordDamage tells that the record of a row cannot be read.
+func recordDamage(slot, id string, err error) error {
+	return &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
 }
 
 // maxTogether is of how many aggregates the events are that make one change of many rows.

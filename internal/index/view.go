@@ -351,32 +351,6 @@ type Hit struct {
 	Cursor string
 }
 
-// Scan returns up to limit rows behind a cursor, from the first one on for "". Each entry that is looked at is work of the budget. The error
-// is a *NotReadyError where what is stored is damaged: the index is built anew then, and is not read before that is done.
-func (v *View) Scan(b *work.Budget, q Query, after string, limit int) (hits []Hit, err error) {
-	defer func() { err = v.told(err) }()
-	lanes, seen := v.lanes(&q), firsts{}
-	for i := range lanes {
-		lanes[i].seek(after, q.Backward)
-	}
-	for len(hits) < limit {
-		best, err := first(b, v, lanes, q.Backward)
-		if err != nil || best == nil {
-			return hits, err
-		}
-		found, tail := best.head(), best.head().tail
-		best.pop()
-		first, err := v.isFirst(b, seen, &q, found)
-		if err != nil {
-			return nil, err
-		}
-		if first {
-			hits = append(hits, Hit{ID: found.id, Cursor: tail})
-		}
-	}
-	return hits, nil
-}
-
 // lane is a lane that is being read.
 type lane struct {
 	number int
@@ -519,82 +493,13 @@ func idOf(key []byte) string { return string(key[bytes.LastIndexByte(key, end[0]
 
 // each passes entries, as long as the budget lasts.
 func (v *View) each(b *work.Budget, keys store.Range, do func(key, value []byte) bool) error {
-	err := v.moment.Each(entrySpace, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) })
+	return v.eachIn(b, entrySpace, keys, do)
+}
+
+// eachIn passes items of a space, as long as the budget lasts.
+func (v *View) eachIn(b *work.Budget, space store.Space, keys store.Range, do func(key, value []byte) bool) error {
+	err := v.moment.Each(space, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) })
 	return cmp.Or(err, b.Err())
-}
-
-// firsts remembers, of rows that have several entries, which is the first that a question finds: who has a thousand of them is looked
-// up once.
-type firsts map[string]foundAt
-
-// foundAt is the place of an entry among those of all lanes.
-type foundAt struct {
-	tail string
-	lane int
-}
-
-// before reports whether a stands before b in the ascending order.
-func (a foundAt) before(b foundAt) bool {
-	return a.tail < b.tail || a.tail == b.tail && a.lane < b.lane
-}
-
-// maxFirsts bounds how many rows are remembered.
-const maxFirsts = 4096
-
-// isFirst reports whether an entry is the first of its row that a query finds.
-func (v *View) isFirst(b *work.Budget, seen firsts, q *Query, f *found) (bool, error) {
-	if !f.many {
-		return true, nil
-	}
-	at, ok := seen[f.id]
-	if !ok {
-		rec, err := readRecord(v.moment.Get, v.slot.name, f.id)
-		if err != nil || rec == nil {
-			return false, err
-		}
-		ranges := 0
-		for _, lane := range q.Lanes {
-			ranges += len(lane)
-		}
-		if !b.Spend(rec.cost(ranges)) {
-			return false, b.Err()
-		}
-		if at, ok = rec.firstOf(q, f.id); !ok {
-			return false, nil
-		}
-		if len(seen) == maxFirsts {
-			clear(seen)
-		}
-		seen[f.id] = at
-	}
-	return at == foundAt{f.tail, f.lane}, nil
-}
-
-// cost is what it takes to find the record and to compare it with some ranges, in units of work.
-func (r *record) cost(ranges int) int {
-	return recordCost + len(r.entries)*(1+ranges) + len(r.names)
-}
-
-// recordCost is what it takes to find a record, whatever it holds.
-const recordCost = 150
-
-// firstOf returns the first entry of the record that a query finds.
-func (r *record) firstOf(q *Query, id string) (at foundAt, ok bool) {
-	for i := range r.entries {
-		e := &r.entries[i]
-		for n, ranges := range q.Lanes {
-			for j := range ranges {
-				of := &ranges[j]
-				if !of.has(e.text, e.whole) {
-					continue
-				}
-				if found := (foundAt{e.text[len(of.head):] + end + id, n}); !ok || found.before(at) {
-					at, ok = found, true
-				}
-			}
-		}
-	}
-	return at, ok
 }
 
 // Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in memory, so that each is

@@ -98,8 +98,7 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 	if g.at, err = s.as(r, view.Position()); err != nil {
 		return nil, err
 	}
-	b := work.New(ctx, work.Replay)
-	return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return p.scan(b, view, after, limit) })
+	return g.fill(ctx, after, p.pages(work.New(ctx, work.Replay), view, after, ask.Count+1))
 }
 
 // planned finds out what is asked for, and how it is served.

@@ -63,20 +63,37 @@ func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.V
 	return s.indexAt(ctx, r, s.rowIndex(r, d), r.m.At())
 }
 
-// scan returns up to limit rows after a place, in the order of the plan.
-func (p *plan) scan(b *work.Budget, view *index.View, after string, limit int) ([]found, error) {
-	var hits []index.Hit
-	var err error
-	if p.next != nil && p.next.op == words {
-		hits, err = view.Words(b, p.number(), index.AskedWords(p.next.text), after, limit)
-	} else {
-		hits, err = view.Scan(b, p.lookup(), after, limit)
+// pages returns what reads up to limit rows after a place, page after page, in the order of the plan. About most are wanted of all of them, behind
+// the place where the first page begins.
+func (p *plan) pages(b *work.Budget, view *index.View, begin string, most int) func(after string, limit int) ([]found, error) {
+	var next func(after string, limit int) ([]index.Hit, error)
+	switch asked := p.words(); {
+	case asked == nil:
+		next = view.Search(b, p.lookup(), begin, most).Next
+	case len(asked) == 1:
+		next = view.SearchWord(b, p.number(), asked[0], begin, most).Next
+	default:
+		next = func(after string, limit int) ([]index.Hit, error) {
+			return view.Words(b, p.number(), asked, after, limit)
+		}
 	}
-	some, nulls := make([]found, len(hits)), p.asksNulls()
-	for i := range hits {
-		some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: nulls && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
+	nulls := p.asksNulls()
+	return func(after string, limit int) ([]found, error) {
+		hits, err := next(after, limit)
+		some := make([]found, len(hits))
+		for i := range hits {
+			some[i] = found{id: hits[i].ID, place: hits[i].Cursor, nulls: nulls && index.AllNull(hits[i].Cursor, len(p.fields)-len(p.equal))}
+		}
+		return some, indexNotReady(err)
 	}
-	return some, indexNotReady(err)
+}
+
+// words are those that the plan asks for, nil where it asks for other things.
+func (p *plan) words() []string {
+	if p.next == nil || p.next.op != words {
+		return nil
+	}
+	return append([]string{}, index.AskedWords(p.next.text)...)
 }
 
 // asksNulls reports whether rows whose fields are null meet all equalities of the plan.
@@ -134,8 +151,8 @@ func (p *plan) countIn(b *work.Budget, view *index.View) (n uint64, err error) {
 	switch {
 	case p.index == byID:
 		n, err = view.Count(b, index.Query{Lanes: [][]index.Range{{index.All(allRows, 0)}}})
-	case p.next != nil && p.next.op == words:
-		n, err = view.CountWords(b, p.number(), index.AskedWords(p.next.text))
+	case p.words() != nil:
+		n, err = view.CountWords(b, p.number(), p.words())
 	default:
 		n, err = view.Count(b, p.lookup())
 	}
