@@ -75,7 +75,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 
 func (e *env) eventsDryRun() *cobra.Command {
 	var asJSON, strict bool
-	var at int64
+	var at string
 	var blobs localBlobs
 	cmd := &cobra.Command{
 		Use:   "dry-run SPEC EVENTS",
@@ -96,7 +96,11 @@ nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var now *int64
 			if cmd.Flags().Changed("at") {
-				now = &at
+				seconds, err := parseTime(clock.System{}.Now(), at)
+				if err != nil {
+					return usageError{err}
+				}
+				now = &seconds
 			}
 			run, err := e.dryRun(cmd.Context(), args[0], args[1], now, blobs)
 			if err != nil {
@@ -123,7 +127,7 @@ nothing.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&strict, "strict", false, "fail when an operation of a handler changed nothing")
 	blobs.flag(f, "run the module of that name in the spec")
-	f.Int64Var(&at, "at", 0, "the `time` of events without a timestamp, in Unix seconds (default the present)")
+	f.StringVar(&at, "at", "", "the `time` of events without a timestamp: 2026-01-31T12:00:00Z, 2026-01-31 (its beginning, UTC), 10m (so long ago), or Unix seconds (default the present)")
 	return cmd
 }
 

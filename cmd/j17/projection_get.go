@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ Exit code 6: there is no such projection, or no such aggregate.`,
 			if err != nil {
 				return usageError{err}
 			}
-			o.At = &seconds
+			o.At = strconv.FormatInt(seconds, 10)
 		}
 		id := ""
 		if len(args) > 1 {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"j17/internal/client"
 	"j17/internal/clock"
+	"j17/internal/wire"
 )
 
 func (e *env) state() *cobra.Command {
@@ -63,7 +65,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 			if err != nil {
 				return usageError{err}
 			}
-			o.At = &seconds
+			o.At = strconv.FormatInt(seconds, 10)
 		}
 		if f.Changed("length") {
 			o.Length = &length
@@ -106,9 +108,12 @@ func parseTime(now time.Time, s string) (int64, error) {
 		if n < 0 {
 			return 0, fmt.Errorf("--at cannot be %d: no state is older than 1970, from which on Unix seconds are counted", n)
 		}
+		if wire.LooksLikeMilliseconds(n) {
+			return 0, fmt.Errorf("--at %d looks like milliseconds: give Unix seconds, such as %d", n, n/1000)
+		}
 		return n, nil
 	}
-	t, err := time.Parse(time.RFC3339, s)
+	t, err := time.Parse(time.RFC3339, strings.ToUpper(s))
 	if err != nil {
 		t, err = time.Parse(time.DateOnly, s)
 	}

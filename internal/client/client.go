@@ -317,7 +317,7 @@ func (c *Client) write(ctx context.Context, r request) (Receipt, error) {
 // StateOptions picks a state other than the present one. At most one of At and Length is set.
 type StateOptions struct {
 	// At is a time in Unix seconds.
-	At     *int64
+	At     string
 	Length *uint64
 	// Synchronous has the server compute the state from the first event on.
 	Synchronous bool
@@ -337,8 +337,8 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 		return State{}, err
 	}
 	q := url.Values{}
-	if o.At != nil {
-		q.Set("at", strconv.FormatInt(*o.At, 10))
+	if o.At != "" {
+		q.Set("at", o.At)
 	}
 	if o.Length != nil {
 		q.Set("length", strconv.FormatUint(*o.Length, 10))
@@ -365,8 +365,8 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 type ProjectionOptions struct {
 	// Params are those of the array form.
 	Params map[string]string
-	// At is a time in Unix seconds.
-	At *int64
+	// At is a time in Unix seconds or as RFC 3339, "" for the present.
+	At string
 	// Synchronous has the server compute the value from the events.
 	Synchronous bool
 }
@@ -389,8 +389,8 @@ func (c *Client) Projection(ctx context.Context, name, id string, o ProjectionOp
 	for param, v := range o.Params {
 		q.Set(param, v)
 	}
-	if o.At != nil {
-		q.Set("at", strconv.FormatInt(*o.At, 10))
+	if o.At != "" {
+		q.Set("at", o.At)
 	}
 	if o.Synchronous {
 		q.Set("synchronous", "true")

@@ -526,8 +526,7 @@ func TestState(t *testing.T) {
 		}
 		answer(w, 200, `{"ok":true,"data":{"n":0.10},"metadata":{"length":3,"handle":"nte_1"}}`)
 	}, func(o *client.Options) { o.URL += "/base/" })
-	at := int64(5)
-	s, err := c.State(t.Context(), note, client.StateOptions{At: &at, Synchronous: true})
+	s, err := c.State(t.Context(), note, client.StateOptions{At: "5", Synchronous: true})
 	if err != nil || string(s.Data) != `{"n":0.10}` || s.Length != 3 || string(s.Metadata) != `{"length":3,"handle":"nte_1"}` {
 		t.Errorf("%+v %v", s, err)
 	}

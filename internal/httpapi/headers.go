@@ -74,40 +74,36 @@ func entityTags(h http.Header, name string) ([]string, error) {
 	}
 	bad := j17.Errorf(j17.CodeInvalidHeader, "%s must be * or a list of entity tags in double quotes, as ETag shows them", name).At(strings.ToLower(name))
 
-	// Several headers are one list.
-	var tags []string
-	rest := strings.TrimSpace(strings.Join(values, ","))
-	if rest == "*" {
+	// Several headers are one list, and empty elements of it mean nothing (RFC 9110, 5.6.1).
+	list := strings.Join(values, ",")
+	next := func() string { return strings.TrimLeft(list, " \t,") }
+	if strings.TrimSpace(list) == "*" {
 		return []string{"*"}, nil
 	}
 
-	for rest != "" {
+	var tags []string
+	for list = next(); list != ""; list = next() {
 		// A tag, weak or strong.
-		weak := strings.HasPrefix(rest, "W/")
-		rest = strings.TrimPrefix(rest, "W/")
-		if rest == "" || rest[0] != '"' {
+		weak := strings.HasPrefix(list, "W/")
+		list = strings.TrimPrefix(list, "W/")
+		if list == "" || list[0] != '"' {
 			return nil, bad
 		}
-		end := strings.IndexByte(rest[1:], '"')
+		end := strings.IndexByte(list[1:], '"')
 		if end < 0 {
 			return nil, bad
 		}
-		tag := rest[:end+2]
+		tag := list[:end+2]
 		if weak {
 			tag = "W/" + tag
 		}
 		tags = append(tags, tag)
 
-		// A comma, and what follows it.
-		rest = strings.TrimSpace(rest[end+2:])
-		if rest != "" {
-			if rest[0] != ',' {
-				return nil, bad
-			}
-			rest = strings.TrimSpace(rest[1:])
+		// A comma, or nothing more.
+		if list = strings.TrimLeft(list[end+2:], " \t"); list != "" && list[0] != ',' {
+			return nil, bad
 		}
 	}
-
 	if tags == nil {
 		return nil, bad
 	}

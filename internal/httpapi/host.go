@@ -153,30 +153,34 @@ func (a *API) trusted(addr netip.Addr) bool {
 	return false
 }
 
-// forwardedFor returns the hops that the header lists, the client's first.
+// forwardedFor returns the hops that the header lists, the client's first. Several headers are one list, and empty elements of it mean nothing
+// (RFC 9110, 5.6.1).
 func forwardedFor(h http.Header, name ForwardedHeader) []string {
-	if name != Forwarded {
-		if values := h.Values(string(XForwardedFor)); len(values) > 0 {
-			return strings.Split(strings.Join(values, ","), ",")
-		}
-		return nil
+	if name == "" {
+		name = XForwardedFor
 	}
 	var hops []string
-	for element := range strings.SplitSeq(strings.Join(h.Values(string(Forwarded)), ","), ",") {
-		hop := ""
-		for pair := range strings.SplitSeq(element, ";") {
-			if name, v, ok := strings.Cut(pair, "="); ok && strings.EqualFold(strings.TrimSpace(name), "for") {
-				hop = strings.Trim(strings.TrimSpace(v), `"`)
+	for element := range strings.SplitSeq(strings.Join(h.Values(string(name)), ","), ",") {
+		element = strings.TrimSpace(element)
+		switch {
+		case element == "":
+		case name == XForwardedFor:
+			hops = append(hops, element)
+		default:
+			hop := ""
+			for pair := range strings.SplitSeq(element, ";") {
+				if name, v, ok := strings.Cut(pair, "="); ok && strings.EqualFold(strings.TrimSpace(name), "for") {
+					hop = strings.Trim(strings.TrimSpace(v), `"`)
+				}
 			}
+			hops = append(hops, hop)
 		}
-		hops = append(hops, hop)
 	}
 	return hops
 }
 
 // hopAddress reads an address with or without port and brackets; false for names and obfuscated identifiers.
 func hopAddress(hop string) (netip.Addr, bool) {
-	hop = strings.TrimSpace(hop)
 	if ap, err := netip.ParseAddrPort(hop); err == nil {
 		return ap.Addr().Unmap(), true
 	}

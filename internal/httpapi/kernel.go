@@ -90,6 +90,9 @@ func (rt *router) meant(path string) string {
 	if strings.HasPrefix(path, "/api/instances/") && strings.HasSuffix(path, "/spec/prepared") {
 		return ". A spec that is prepared is one of an environment: at '/api/instances/{instance}/ops/{environment}/spec/prepared'."
 	}
+	if len(path) > 1 && strings.HasSuffix(path, "/") {
+		return ": it ends with a slash. Leave the slash out."
+	}
 	if !reserved(path) {
 		return ""
 	}
@@ -137,7 +140,11 @@ func (rt *router) unmatched(c *call, w http.ResponseWriter) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return j17.Errorf(j17.CodeMethodNotAllowed, "The method is not allowed here; allowed are %s", list)
+	where := ""
+	if strings.HasSuffix(r.URL.Path, "/spec") && (r.Method == http.MethodPost || r.Method == http.MethodPut) {
+		where = ". Operators deploy specs with POST /api/instances/{instance}/spec on the control host, or with 'j17 spec deploy'."
+	}
+	return j17.Errorf(j17.CodeMethodNotAllowed, "The method is not allowed here; allowed are %s%s", list, where)
 }
 
 func normal(p string) bool {

@@ -372,8 +372,8 @@ func (p *parameter) schema() map[string]any {
 			s["maximum"] = p.most
 		}
 		return s
-	case unixTime:
-		return map[string]any{"type": "integer", "minimum": 0, "examples": []int{1705312800}}
+	case moment:
+		return map[string]any{"type": "string", "examples": []string{"2024-01-15T10:00:00Z", "1705312800"}}
 	case flag:
 		return map[string]any{"type": "boolean"}
 	case choice:

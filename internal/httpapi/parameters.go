@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"cmp"
+	"errors"
 	"math"
 	"net/url"
 	"slices"
@@ -26,7 +28,7 @@ type kind uint8
 const (
 	text           kind = iota
 	whole               // a whole number
-	unixTime            // a time in whole Unix seconds
+	moment              // a time up to a day ahead, in Unix seconds or as RFC 3339
 	flag                // true or false
 	choice              // one of a few words
 	day                 // a date or a time
@@ -130,7 +132,7 @@ func countedEvents() []parameter {
 // moments say which state of an aggregate is meant.
 func moments() []parameter {
 	return []parameter{
-		{name: "at", kind: unixTime, about: "The state at this time, in whole Unix seconds."},
+		{name: "at", kind: moment, about: "The state at the end of the second of this time, in Unix seconds or as RFC 3339; a day ahead at most."},
 		{name: "length", kind: whole, most: math.MaxInt64, about: "The state after this number of events."},
 		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events anew, whatever is known already."},
 	}
@@ -273,7 +275,7 @@ func (c *call) readParameters(known []parameter) error {
 			c.further[name] = values[0]
 			continue
 		}
-		if says := known[at].fault(values[0]); says != "" {
+		if says := known[at].fault(values[0], c.api.Clock.Now()); says != "" {
 			return j17.Errorf(j17.CodeInvalidParameter, "'%s' must be %s", name, says).At(name)
 		}
 		c.query[name] = values[0]
@@ -285,8 +287,8 @@ func (c *call) readParameters(known []parameter) error {
 func unknownParameter(name string, takes []parameter) error {
 	names, all := knownHere(takes)
 	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", all)
-	if near := diag.Nearest(name, names); near != "" {
-		e.Message = "Unknown query parameter; did you mean '" + near + "'?"
+	if meant := cmp.Or(wire.CalledHere(name, names), diag.Nearest(name, names)); meant != "" {
+		e.Message = "Unknown query parameter; did you mean '" + meant + "'?"
 	}
 	return e.At(safe(name))
 }
@@ -313,7 +315,7 @@ func knownHere(takes []parameter) (names []string, all string) {
 }
 
 // fault says what a value must be, "" where it is that.
-func (p *parameter) fault(v string) string {
+func (p *parameter) fault(v string, now time.Time) string {
 	switch p.kind {
 	// Any text, and several of them.
 	case text, ignored, further:
@@ -334,10 +336,9 @@ func (p *parameter) fault(v string) string {
 		default:
 			return "a whole number from " + strconv.FormatUint(p.least, 10) + " to " + strconv.FormatUint(p.most, 10)
 		}
-	case unixTime:
-		if _, err := strconv.ParseUint(v, 10, 63); err != nil {
-			return "a time in whole Unix seconds, such as 1705312800"
-		}
+	case moment:
+		_, says := momentOf(v, now)
+		return says
 
 	// One of some words.
 	case flag:
@@ -428,6 +429,16 @@ func (c *call) isSet(name string) bool {
 	return ok && v != "false" && v != "0"
 }
 
+// moment returns a time in Unix seconds, nil without the parameter.
+func (c *call) moment(name string) *int64 {
+	v, ok := c.query[name]
+	if !ok {
+		return nil
+	}
+	seconds, _ := momentOf(v, c.api.Clock.Now()) // checked
+	return &seconds
+}
+
 // streamID returns the position of an event, the zero one without the parameter.
 func (c *call) streamID(name string) j17.StreamID {
 	id, _ := j17.ParsePosition(c.query[name]) // checked
@@ -448,6 +459,35 @@ func (c *call) duration(name string, fallback time.Duration) time.Duration {
 func (c *call) day(name string) time.Time {
 	t, _ := dayOf(c.query[name]) // checked
 	return t
+}
+
+// maxAhead is how far in the future the moment of a state may be: clocks differ, and what is later was hardly meant.
+const maxAhead = 24 * time.Hour
+
+// momentOf reads a time, whose fractions of a second are cut off. says is what it must be, "" where it is that.
+func momentOf(v string, now time.Time) (seconds int64, says string) {
+	const must = "a time in Unix seconds, such as 1705312800, or as RFC 3339, such as 2024-01-15T10:00:00Z"
+	seconds, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && wire.LooksLikeMilliseconds(seconds):
+		return 0, must + ". This one looks like milliseconds: divide it by 1000"
+	case err != nil:
+		t, err := time.Parse(time.RFC3339, strings.ToUpper(v))
+		if _, unescaped := time.Parse(time.RFC3339, strings.Replace(strings.ToUpper(v), " ", "+", 1)); err != nil && unescaped == nil {
+			return 0, must + `. The "+" of an offset is written as %2B in a URL`
+		}
+		if err != nil {
+			return 0, must
+		}
+		seconds = t.Unix()
+	}
+	if seconds < 0 {
+		return 0, must + ", and not before 1970"
+	}
+	if ahead := now.Add(maxAhead); seconds > ahead.Unix() {
+		return 0, must + ", and at most a day ahead: the time is " + now.UTC().Format(time.RFC3339) + " here"
+	}
+	return seconds, ""
 }
 
 // dayOf reads a time as RFC 3339 or as a date, which means its beginning in UTC.

@@ -15,10 +15,7 @@ import (
 func (c *call) projection(w http.ResponseWriter) error {
 	// What is wanted.
 	r := c.request
-	ask := &projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(viewed()), Synchronous: c.isSet("synchronous")}
-	if _, ok := c.query["at"]; ok {
-		ask.Until = new(int64(c.number("at", 0)))
-	}
+	ask := &projection.Ask{Name: r.PathValue("name"), ID: r.PathValue("id"), Params: c.further, Takes: namesOf(viewed()), Synchronous: c.isSet("synchronous"), Until: c.moment("at")}
 	v, err := c.project(ask)
 	if err != nil {
 		return c.unlessRows(err)

@@ -73,10 +73,7 @@ func (c *call) singleton(w http.ResponseWriter, states []engine.State) error {
 // aggregate is GET /{type}/{id}.
 func (c *call) aggregate(w http.ResponseWriter) error {
 	r := c.request
-	o := engine.LoadOptions{Replay: c.isSet("synchronous")}
-	if _, ok := c.query["at"]; ok {
-		o.Until = new(int64(c.number("at", 0)))
-	}
+	o := engine.LoadOptions{Replay: c.isSet("synchronous"), Until: c.moment("at")}
 	if _, ok := c.query["length"]; ok {
 		o.Length = new(uint64(c.number("length", 0)))
 	}

@@ -126,7 +126,7 @@ func (c *call) list() (*projection.List, bool, error) {
 		list, err := c.api.Projections.List(c.request.Context(), c.tenant, ask)
 		c.slot.Give() // what follows takes as long as the client likes
 		if err != nil {
-			return nil, false, err
+			return nil, false, orParameter(err)
 		}
 		size := int64(sizeOf(list))
 		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
@@ -213,6 +213,21 @@ func (c *call) rowsStream(w http.ResponseWriter) error {
 		}
 		return l, nil
 	}})
+}
+
+// orParameter adds to the refusal of a filter that it may have been meant for a parameter of lists, which has another name here.
+func orParameter(err error) error {
+	refused, ok := errors.AsType[*j17.Error](err)
+	if !ok || refused.Code != j17.CodeNotIndexed {
+		return err
+	}
+	meant := wire.CalledHere(refused.Path, namesOf(listed()))
+	if meant == "" || meant == refused.Path {
+		return err
+	}
+	said := *refused
+	said.Message = "Did you mean the parameter '" + meant + "' of lists? '" + refused.Path + "' is taken for a filter of a field. " + said.Message
+	return &said
 }
 
 // streamedRows are the parameters of a live list; its filters stand beside them.

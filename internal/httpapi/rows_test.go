@@ -98,7 +98,7 @@ func TestRefusedRows(t *testing.T) {
 		"by_id?note=global&count=1": "The projection 'by_id' has no rows: it is not for each aggregate of a type. Read it with its own parameters, and leave 'count' out.",
 		"by_id?other=1":             `"detail":"Unknown query parameter; known here: note, at, synchronous"`,
 		"by_id/global?other=1":      `"detail":"Unknown query parameter; known here: at, synchronous"`,
-		"by_text?txet=1":            `"detail":"Unknown query parameter; known here: text, synchronous"`,
+		"by_text?txet=1":            `"detail":"Unknown query parameter; did you mean 'text'?"`,
 		"by_both?x=1":               `"detail":"Unknown query parameter; known here: note, other, at, synchronous"`,
 		"notes/" + noteA + "?x":     `"detail":"Unknown query parameter; known here: at, synchronous"`,
 		"by_id/stream?note=1":       `"detail":"What follows 'by_id' in the path, 'stream', is the parameter 'note' already. Leave it out of the query string."`,

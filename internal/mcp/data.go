@@ -46,6 +46,24 @@ func countParameter(what string) parameter {
 	return parameter{"count", `{"type":"integer","minimum":1,"maximum":200}`, "How many " + what + " at most; 20 unless said otherwise.", false}
 }
 
+func atParameter(what string) parameter {
+	return parameter{"at", `{"type":["integer","string"],"minimum":0}`, "The " + what + " at the end of this second: Unix seconds, or a text as in 2026-01-31T12:00:00Z.", false}
+}
+
+// moment is a time as the server takes it, which may come as a number.
+type moment string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *moment) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, (*string)(m))
+	}
+	if string(b) != "null" {
+		*m = moment(b)
+	}
+	return nil
+}
+
 func (s *Server) addDataTools() {
 	// What only reads.
 	add(s, tool{
@@ -55,7 +73,7 @@ func (s *Server) addDataTools() {
 			typeParameter(),
 			idParameter(),
 			{"length", `{"type":"integer","minimum":0}`, "The state after the first so many events.", false},
-			{"at", `{"type":"integer","minimum":0}`, "The state at the end of this Unix second.", false},
+			atParameter("state"),
 		},
 	}, s.readState)
 	add(s, tool{
@@ -101,7 +119,7 @@ func (s *Server) addDataTools() {
 			{"name", `{"type":"string"}`, "The projection, as in the spec.", true},
 			{"id", `{"type":"string"}`, anyName, false},
 			{"parameters", `{"type":"object","additionalProperties":{"type":"string"}}`, "The parameters of a projection that is an array of sources, by their names.", false},
-			{"at", `{"type":"integer","minimum":0}`, "The value at the end of this Unix second.", false},
+			atParameter("value"),
 		},
 	}, s.readProjection)
 
@@ -171,7 +189,7 @@ type projectionIn struct {
 	Name       string            `json:"name"`
 	ID         string            `json:"id"`
 	Parameters map[string]string `json:"parameters"`
-	At         *int64            `json:"at"`
+	At         moment            `json:"at"`
 }
 
 type projectionOut struct {
@@ -184,7 +202,7 @@ func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, erro
 	if in.Name == "" {
 		return nil, sentencef("\"name\" must not be empty.")
 	}
-	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: in.At})
+	v, err := s.o.Reader.Projection(ctx, in.Name, in.ID, client.ProjectionOptions{Params: in.Parameters, At: string(in.At)})
 	if err != nil {
 		return nil, withTool(err, "ask for its rows", "list_rows lists them.")
 	}
@@ -194,7 +212,7 @@ func (s *Server) readProjection(ctx context.Context, in projectionIn) (any, erro
 type stateIn struct {
 	aggregate
 	Length *uint64 `json:"length"`
-	At     *int64  `json:"at"`
+	At     moment  `json:"at"`
 }
 
 // names is what an aggregate is called. ID is "" where it is that of the call, the others where there is none.
@@ -223,10 +241,10 @@ func (s *Server) readState(ctx context.Context, in stateIn) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.Length != nil && in.At != nil {
+	if in.Length != nil && in.At != "" {
 		return nil, sentencef("Pass either \"length\" or \"at\", not both.")
 	}
-	state, err := s.o.Reader.State(ctx, key, client.StateOptions{At: in.At, Length: in.Length})
+	state, err := s.o.Reader.State(ctx, key, client.StateOptions{At: string(in.At), Length: in.Length})
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,7 @@ import (
 )
 
 func (r *running) Projection(_ context.Context, name, id string, o client.ProjectionOptions) (client.Projected, error) {
-	at := ""
-	if o.At != nil {
-		at = fmt.Sprint(*o.At)
-	}
-	r.projected = fmt.Sprintf("%s %s %v %s", name, id, o.Params, at)
+	r.projected = fmt.Sprintf("%s %s %v %s", name, id, o.Params, o.At)
 	return client.Projected{Data: r.state, Metadata: r.metadata}, r.err
 }
 
@@ -25,9 +21,10 @@ func TestReadProjection(t *testing.T) {
 	r := &running{state: json.RawMessage(`{"total":12.50}`), metadata: json.RawMessage(`{"position":"0"}`)}
 	s := connect(t, options(t, r))
 	for arguments, asked := range map[string]string{
-		`{"name":"receipt","id":"global"}`:                                "receipt global map[] ",
-		`{"name":"board","parameters":{"team":"red"},"at":5}`:             "board  map[team:red] 5",
-		`{"name":"board","id":"","parameters":{"team":"red","who":"me"}}`: "board  map[team:red who:me] ",
+		`{"name":"receipt","id":"global"}`:                                         "receipt global map[] ",
+		`{"name":"board","parameters":{"team":"red"},"at":5}`:                      "board  map[team:red] 5",
+		`{"name":"board","parameters":{"team":"red"},"at":"2026-01-31T12:00:00Z"}`: "board  map[team:red] 2026-01-31T12:00:00Z",
+		`{"name":"board","id":"","parameters":{"team":"red","who":"me"}}`:          "board  map[team:red who:me] ",
 	} {
 		text, failed := call(t, s, "read_projection", arguments)
 		want := `{"projection":"` + strings.Fields(asked)[0] + `","data":{"total":12.50},"metadata":{"position":"0"}}`

@@ -10,7 +10,9 @@ import (
 	"j17"
 	"j17/internal/engine"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/value"
+	"j17/internal/wire"
 	"j17/internal/work"
 )
 
@@ -345,7 +347,11 @@ func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) 
 			known = append(known, ours)
 		}
 	}
-	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; known here: %s", cmp.Or(strings.Join(known, ", "), "none")).At(j17.Printable(name))
+	says := "known here: " + cmp.Or(strings.Join(known, ", "), "none")
+	if meant := cmp.Or(wire.CalledHere(name, known), diag.Nearest(name, known)); meant != "" {
+		says = "did you mean '" + meant + "'?"
+	}
+	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", says).At(j17.Printable(name))
 }
 
 // hasPast reports whether a projection can be read as of a time: what a query would have found then is not known.
