@@ -76,7 +76,7 @@ func TestMalformedMessages(t *testing.T) {
 		"null":              {"null", "null", "-32600"},
 		"no method":         {`{"jsonrpc":"2.0","id":7}`, "7", "-32600"},
 		"another version":   {`{"jsonrpc":"1.0","id":"a","method":"ping"}`, `"a"`, "-32600"},
-		"an object as id":   {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, "null", "-32600"},
+		"an object as id":   {`{"jsonrpc":"1.0","id":{"a":1},"method":"ping"}`, `{"a":1}`, "-32600"},
 		"an empty batch":    {"[]", "null", "-32600"},
 		"too long":          {`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 17<<20) + `"}`, "null", "-32600"},
 		"an array":          {`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":[]}`, "8", "-32602"},

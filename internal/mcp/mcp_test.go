@@ -682,3 +682,81 @@ func TestEveryCallBeforeTheEndIsAnswered(t *testing.T) {
 		t.Errorf("%d of %d calls were answered", n, calls)
 	}
 }
+
+// TestAnswersHaveTheIDAsItCame calls with ids of all kinds of JSON, alone, in a batch, and in what is refused.
+func TestAnswersHaveTheIDAsItCame(t *testing.T) {
+	ids := []string{
+		"0", "7", "-1", "1.5", "1", "9007199254740993", "12345678901234567890", "-9223372036854775809", "1e2", "100", `"a"`, `""`, `"7"`, `"<é \n\u0041>"`,
+		"true", "null", `[1, "x"]`, `{"a" : 1}`,
+	}
+	answers := func(in string) string {
+		t.Helper()
+		var out strings.Builder
+		if err := mcp.New(options(t, &running{})).Run(t.Context(), strings.NewReader(in), &out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	var all []string
+	for _, id := range ids {
+		all = append(all, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
+	}
+	for name, got := range map[string]string{"one a line": answers(strings.Join(all, "\n") + "\n"), "a batch": answers("[" + strings.Join(all, ",") + "]\n")} {
+		for _, id := range ids {
+			if n := strings.Count(got, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`); n != 1 {
+				t.Errorf("%s: %s is answered %d times: %s", name, id, n, got)
+			}
+		}
+	}
+	for _, id := range ids {
+		if got := answers(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping","params":[1]}` + "\n"); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32602,`) {
+			t.Errorf("what is refused has another id than %s: %s", id, got)
+		}
+		twice := answers("[" + strings.Repeat(`,{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, 2)[1:] + "]\n")
+		if strings.Count(twice, `"id":`+id+`,`) != 2 || strings.Count(twice, "was not answered yet") != 1 {
+			t.Errorf("twice the id %s: %s", id, twice)
+		}
+	}
+}
+
+// waiting is a server whose states are waited for until nobody wants them any more.
+type waiting struct {
+	*running
+	asked chan struct{}
+}
+
+func (w waiting) State(ctx context.Context, _ j17.Key, _ client.StateOptions) (client.State, error) {
+	close(w.asked)
+	<-ctx.Done()
+	return client.State{}, ctx.Err()
+}
+
+// TestACallIsCancelledByTheIDThatItCameWith cancels a call that would wait for ever.
+func TestACallIsCancelledByTheIDThatItCameWith(t *testing.T) {
+	for _, id := range []string{"1.5", `"a"`, "9007199254740993"} {
+		w := waiting{&running{}, make(chan struct{})}
+		o := options(t, w.running)
+		o.Reader = w
+		in, send := io.Pipe()
+		done := make(chan error, 1)
+		var out strings.Builder
+		go func() { done <- mcp.New(o).Run(t.Context(), in, &out) }()
+		for _, line := range []string{
+			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+			`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"read_state","arguments":{"type":"note","id":"global"}}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`,
+		} {
+			if strings.Contains(line, "cancelled") {
+				<-w.asked
+			}
+			if _, err := io.WriteString(send, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = send.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -27,7 +29,7 @@ type stdio struct {
 // Connect implements sdk.Transport.
 func (t stdio) Connect(context.Context) (sdk.Connection, error) {
 	c := &stdioConn{
-		out: t.out, lines: make(chan inputLine), closed: make(chan struct{}), methods: map[jsonrpc.ID]string{}, batches: map[jsonrpc.ID]*batch{},
+		out: t.out, lines: make(chan inputLine), closed: make(chan struct{}), calls: map[jsonrpc.ID]call{}, open: map[string]jsonrpc.ID{},
 	}
 	go c.readLines(bufio.NewReader(t.in), t.longest)
 	return c, nil
@@ -50,9 +52,20 @@ type stdioConn struct {
 
 	mu  sync.Mutex // guards what follows, and keeps lines whole
 	out io.Writer
-	// methods are those of the calls that were not answered yet, batches what they came in, if they came in one.
-	methods map[jsonrpc.ID]string
-	batches map[jsonrpc.ID]*batch
+	// calls are those that were not answered yet, by the ids that the SDK has for them, and open these ids by those that the client has. last is the
+	// last id that was given. The SDK reads ids as numbers of 64 bits, which not all are that clients have.
+	calls map[jsonrpc.ID]call
+	open  map[string]jsonrpc.ID
+	last  int64
+}
+
+// call is one that was not answered yet.
+type call struct {
+	// id is what the client has for an id, which its answer has with the same text.
+	id     json.RawMessage
+	method string
+	// batch is what it came in, nil for none.
+	batch *batch
 }
 
 // batch gathers the answers to the calls of a batch, which go out together.
@@ -148,50 +161,80 @@ func (c *stdioConn) take(line inputLine) error {
 
 // takeOne takes a message; b is the batch that it is part of, nil for none.
 func (c *stdioConn) takeOne(raw json.RawMessage, b *batch) error {
-	msg, err := jsonrpc.DecodeMessage(raw)
+	const malformed = `The message is no request of JSON-RPC: it must be an object with "jsonrpc":"2.0", a "method" and, for a call, an "id".`
 	var members map[string]json.RawMessage
-	malformed := json.Unmarshal(raw, &members) != nil || err != nil
-	if _, ok := msg.(*jsonrpc.Response); ok && members["result"] == nil && members["error"] == nil {
-		malformed = true // neither a request nor an answer to one
+	if json.Unmarshal(raw, &members) != nil {
+		return c.refuse(nil, b, jsonrpc.CodeInvalidRequest, malformed)
 	}
-	if malformed {
-		return c.refuse(members["id"], b, jsonrpc.CodeInvalidRequest, `The message is no request of JSON-RPC: it must be an object with "jsonrpc":"2.0", a "method" and, for a call, an "id".`)
+	id, isCall := members["id"]
+	if isCall = isCall && members["method"] != nil; isCall {
+		c.last++
+		members["id"] = strconv.AppendInt(nil, c.last, 10)
 	}
-	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+	c.renameCancelled(members)
+	known, err := json.Marshal(members)
+	if err != nil {
+		return err
+	}
+
+	// What is neither a request nor an answer to one.
+	msg, err := jsonrpc.DecodeMessage(known)
+	_, answers := msg.(*jsonrpc.Response)
+	if err != nil || answers && members["result"] == nil && members["error"] == nil {
+		return c.refuse(id, b, jsonrpc.CodeInvalidRequest, malformed)
+	}
+
+	// A call, whose answer is waited for.
+	if req, ok := msg.(*jsonrpc.Request); ok && isCall {
 		if params := bytes.TrimSpace(req.Params); len(params) > 0 && params[0] != '{' && string(params) != "null" {
-			return c.refuse(members["id"], b, jsonrpc.CodeInvalidParams, `"params" must be an object.`)
+			return c.refuse(id, b, jsonrpc.CodeInvalidParams, `"params" must be an object.`)
 		}
 		c.mu.Lock()
-		_, taken := c.methods[req.ID]
+		_, taken := c.open[string(id)]
 		if !taken {
-			c.methods[req.ID] = req.Method
+			c.calls[req.ID] = call{id, req.Method, b}
+			c.open[string(id)] = req.ID
 			if b != nil {
-				c.batches[req.ID] = b
 				b.open++
 			}
 		}
 		c.mu.Unlock()
 		if taken {
-			return c.refuse(members["id"], b, jsonrpc.CodeInvalidRequest, "The id is that of a call that was not answered yet.")
+			return c.refuse(id, b, jsonrpc.CodeInvalidRequest, "The id is that of a call that was not answered yet.")
 		}
 	}
 	c.queue = append(c.queue, msg)
 	return nil
 }
 
-// refuse answers something that is not handed over. id is what it has for an id, b the batch that it is part of.
-func (c *stdioConn) refuse(id json.RawMessage, b *batch, code int, message string) error {
-	if len(id) == 0 || id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9') {
-		id = json.RawMessage("null")
+// renameCancelled names the call that a message cancels by the id that the SDK has for it.
+func (c *stdioConn) renameCancelled(members map[string]json.RawMessage) {
+	if string(members["method"]) != `"notifications/cancelled"` {
+		return
 	}
-	raw, err := json.Marshal(struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Error   jsonrpc.Error   `json:"error"`
-	}{"2.0", id, jsonrpc.Error{Code: int64(code), Message: message}})
+	var params map[string]json.RawMessage
+	if json.Unmarshal(members["params"], &params) != nil || params["requestId"] == nil {
+		return // whoever reads it hears of that
+	}
+	c.mu.Lock()
+	id, ok := c.open[string(params["requestId"])]
+	c.mu.Unlock()
+	params["requestId"] = json.RawMessage("0") // of no call
+	if n, isNumber := id.Raw().(int64); ok && isNumber {
+		params["requestId"] = strconv.AppendInt(nil, n, 10)
+	}
+	if renamed, err := json.Marshal(params); err == nil {
+		members["params"] = renamed
+	}
+}
+
+// refuse answers something that is not handed over. id is what it has for an id, nil for none, b the batch that it is part of.
+func (c *stdioConn) refuse(id json.RawMessage, b *batch, code int, message string) error {
+	said, err := json.Marshal(jsonrpc.Error{Code: int64(code), Message: message})
 	if err != nil {
 		return err
 	}
+	raw := answerOf(id, "error", said)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b != nil {
@@ -199,6 +242,14 @@ func (c *stdioConn) refuse(id json.RawMessage, b *batch, code int, message strin
 		return nil
 	}
 	return c.writeLine(raw)
+}
+
+// answerOf is an answer to the call of an id, nil for null, whose text stays as it is.
+func answerOf(id json.RawMessage, member string, content json.RawMessage) json.RawMessage {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	return slices.Concat([]byte(`{"jsonrpc":"2.0","id":`), id, []byte(`,"`+member+`":`), content, []byte("}"))
 }
 
 // settle notes that a part of a batch has its answer, nil for none, and sends all of them after the last one.
@@ -215,11 +266,14 @@ func (c *stdioConn) settled(b *batch, answer json.RawMessage) error {
 	if b.open--; b.open > 0 || len(b.answers) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(b.answers)
-	if err != nil {
-		return err
+	raw := []byte{'['}
+	for i, one := range b.answers {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		raw = append(raw, one...)
 	}
-	return c.writeLine(raw)
+	return c.writeLine(append(raw, ']'))
 }
 
 func (c *stdioConn) writeLine(raw []byte) error {
@@ -237,22 +291,39 @@ func (c *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer, ok := msg.(*jsonrpc.Response)
-	var b *batch
-	if ok {
-		answer = outward(answer, c.methods[answer.ID])
-		msg, b = answer, c.batches[answer.ID]
-		delete(c.methods, answer.ID)
-		delete(c.batches, answer.ID)
+	answer, isAnswer := msg.(*jsonrpc.Response)
+	to := call{}
+	if isAnswer {
+		to = c.calls[answer.ID]
+		delete(c.calls, answer.ID)
+		delete(c.open, string(to.id))
+		msg = outward(answer, to.method)
 	}
 	raw, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err
 	}
-	if b != nil {
-		return c.settled(b, raw)
+	if isAnswer && to.id != nil {
+		if raw, err = answerTo(to.id, raw); err != nil {
+			return err
+		}
+	}
+	if to.batch != nil {
+		return c.settled(to.batch, raw)
 	}
 	return c.writeLine(raw)
+}
+
+// answerTo is an answer with another id.
+func answerTo(id json.RawMessage, raw []byte) (json.RawMessage, error) {
+	var of struct{ Result, Error json.RawMessage }
+	if err := json.Unmarshal(raw, &of); err != nil {
+		return nil, err
+	}
+	if of.Error != nil {
+		return answerOf(id, "error", of.Error), nil
+	}
+	return answerOf(id, "result", of.Result), nil
 }
 
 // outward is an answer whose error says what is wrong with the call, not what the SDK has run into with it.
