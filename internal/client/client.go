@@ -168,7 +168,7 @@ type Receipt struct {
 func (o WriteOptions) metadata() wire.Metadata {
 	m := wire.Metadata{Actor: wire.Agent(o.Actor), PreviousLength: o.PreviousLength, SkipOCC: o.SkipOCC}
 	if o.Target != nil {
-		m.Target = (*wire.Agent)(o.Target)
+		m.Target = (*wire.Target)(o.Target)
 	}
 	return m
 }

@@ -138,19 +138,21 @@ func (c *call) known(w http.ResponseWriter, tag string) (bool, error) {
 
 // page answers a read with JSON whose entity tag is a digest of it.
 func (c *call) page(w http.ResponseWriter, body []byte) error {
-	return c.pageOf(w, tagged{body, digestTag(body)})
+	return c.pageOf(w, digestTag(body), body)
 }
 
 // pageOf answers a read with JSON.
-func (c *call) pageOf(w http.ResponseWriter, of tagged) error { return c.textOf(w, of, typeJSON) }
+func (c *call) pageOf(w http.ResponseWriter, tag string, parts ...[]byte) error {
+	return c.textOf(w, typeJSON, tag, parts...)
+}
 
 // textOf answers a read with a text of this media type.
-func (c *call) textOf(w http.ResponseWriter, of tagged, media string) error {
-	if known, err := c.known(w, of.tag); known || err != nil {
+func (c *call) textOf(w http.ResponseWriter, media, tag string, parts ...[]byte) error {
+	if known, err := c.known(w, tag); known || err != nil {
 		return err
 	}
 	c.show(w.Header(), "Content-Type", media)
-	c.write(w, http.StatusOK, of.body)
+	c.write(w, http.StatusOK, parts...)
 	return nil
 }
 

@@ -87,6 +87,8 @@ type Options struct {
 	// the address of a client; "" means X-Forwarded-For.
 	TrustedProxies  []netip.Prefix
 	ForwardedHeader ForwardedHeader
+	// Encrypted tells that the public listener takes connections over TLS only.
+	Encrypted bool
 	// StreamsPerKey and Streams bound the event streams that are open at a time, of one API key and in all; 0 means
 	// DefaultStreamsPerKey and DefaultStreams.
 	StreamsPerKey, Streams int

@@ -8,6 +8,7 @@ import (
 
 	"j17"
 	"j17/docs"
+	"j17/internal/openapi"
 	"j17/internal/projection"
 )
 
@@ -83,10 +84,14 @@ func (d *documents) end(key string, ended chan struct{}) {
 	close(ended)
 }
 
-// openAPI is GET /_openapi.json: the document of this host. It is made once for each deployed spec with the projections beside it, on a turn
-// on a processor.
+// openAPI is GET /_openapi.json: the document of this host, or of its administration. It is made once for each deployed spec with the
+// projections beside it, on a turn on a processor; what it says of the server's URL is what the request has asked.
 func openAPI(d Document) handler {
 	return func(c *call, w http.ResponseWriter) error {
+		d := d
+		if c.query["part"] == partAdmin {
+			d = AdminDocument
+		}
 		of := projection.Declared{Key: strconv.Itoa(int(d))}
 		if d == InstanceDocument {
 			if c.api.Engine.Spec(c.tenant) == nil {
@@ -107,7 +112,12 @@ func openAPI(d Document) handler {
 		if err != nil {
 			return err
 		}
-		return c.pageOf(w, doc)
+		server := c.origin()
+		if d == InternalDocument && c.request.TLS == nil {
+			server = "http://" + c.request.Host
+		}
+		end := openapi.At(server)
+		return c.pageOf(w, digestTag(append([]byte(doc.tag), end...)), doc.body, end)
 	}
 }
 
@@ -126,5 +136,13 @@ func (c *call) corePages(w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.textOf(w, doc, typeText)
+	return c.textOf(w, typeText, doc.tag, doc.body)
+}
+
+// partAdmin asks for the document of the administration of an environment.
+const partAdmin = "admin"
+
+// inParts are the parameters of the document of an environment.
+func inParts() []parameter {
+	return []parameter{{name: "part", kind: choice, choices: []string{partAdmin}, about: "admin for the routes under /_admin, which the document leaves out otherwise."}}
 }

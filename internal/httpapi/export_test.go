@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"j17/internal/openapi"
 	"j17/internal/projection"
 	"j17/internal/work"
 )
@@ -63,7 +64,7 @@ func (a *API) ServeBroken() http.Handler {
 
 // Sites are the hosts of the documents.
 func Sites() map[Document]site {
-	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | adminSite | viewSite, InternalDocument: internalSite}
+	return map[Document]site{ControlDocument: controlSite, InstanceDocument: dataSite | viewSite, AdminDocument: adminSite, InternalDocument: internalSite}
 }
 
 // Described lists the rows of the table that a document is about, and those of them that nobody has described.
@@ -82,7 +83,10 @@ func (a *API) Described(d Document) (all, not []string) {
 }
 
 // Describe makes a document.
-func (a *API) Describe(d Document) ([]byte, error) { return a.describe(d, &projection.Declared{}) }
+func (a *API) Describe(d Document) ([]byte, error) {
+	raw, err := a.describe(d, &projection.Declared{})
+	return append(raw, openapi.At("https://j17.example")...), err
+}
 
 // OperationOf returns the document that describes what a request on the public listener asks for, and the path that it has
 // there; "" where nothing is asked for that is described.
@@ -91,7 +95,7 @@ func (a *API) OperationOf(r *http.Request) (Document, string) {
 	case name == "control."+a.BaseDomain:
 		return ControlDocument, a.control.described(r)
 	case strings.HasPrefix(r.URL.Path, adminPrefix):
-		return InstanceDocument, a.admin.described(r)
+		return AdminDocument, a.admin.described(r)
 	case strings.HasPrefix(r.URL.Path, viewPrefix):
 		return InstanceDocument, a.views.described(r)
 	default:

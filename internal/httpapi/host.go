@@ -75,6 +75,15 @@ func (a *API) hostOf(instance string, env j17.Environment) string {
 	return instance + "." + a.BaseDomain
 }
 
+// origin is where the client has sent the request to: the host with its port, over TLS where this server or the proxy in front of it has it.
+func (c *call) origin() string {
+	scheme := "http"
+	if c.api.Encrypted || c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https") {
+		scheme = "https"
+	}
+	return scheme + "://" + c.request.Host
+}
+
 // hostname is the host without port, trailing dot and capitals; false where its port is none.
 func hostname(host string) (string, bool) {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"math"
 	"net/http"
@@ -12,7 +13,9 @@ import (
 	"j17/internal/openapi"
 	"j17/internal/projection"
 	"j17/internal/spec"
+	"j17/internal/spec/typegen"
 	"j17/internal/value"
+	"j17/internal/wire"
 )
 
 // openAPIPath is where each host describes itself.
@@ -22,27 +25,31 @@ const openAPIPath = "/_openapi.json"
 // described by the general routes of their types, and their schemas stand there all the same.
 const maxOwnEvents = 2000
 
-// Document is which of the three documents there are.
+// Document is which of the documents there are.
 type Document uint8
 
-// The documents: of the control host, of the hosts of an environment, and of the internal listener.
+// The documents: of the control host, of the hosts of an environment without and with their administration alone, and of the internal
+// listener.
 const (
 	ControlDocument Document = iota
 	InstanceDocument
+	AdminDocument
 	InternalDocument
 )
 
-// OpenAPI returns the OpenAPI document of a host; that of an environment with the types of its spec, nil for none. Its size, and what
-// it costs, grows with the spec's text and with the number of paths, which has a bound.
-func OpenAPI(d Document, version string, c *spec.Compiled) ([]byte, error) {
+// OpenAPI returns the OpenAPI document of a host that is reached at a URL; that of an environment with the types of its spec, nil for none.
+// Its size, and what it costs, grows with the spec's text and with the number of paths, which has a bound.
+func OpenAPI(d Document, version, server string, c *spec.Compiled) ([]byte, error) {
 	of := &projection.Declared{Spec: c}
 	if c != nil {
 		of.Projections = c.Projections
 	}
-	return (&API{Options: Options{Version: version}}).describe(d, of)
+	raw, err := (&API{Options: Options{Version: version}}).describe(d, of)
+	return append(raw, openapi.At(server)...), err
 }
 
 // describe makes a document of the routes that this server has, and of what an environment has; of nothing but the routes without a spec.
+// Its end is missing, which openapi.At has.
 func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 	info := openapi.Info{Version: cmp.Or(a.Version, "dev"), Statuses: StatusOf, Title: "j17", About: "Errors are in the form of RFC 9457."}
 	info.Headers, info.Problems = headersOfAll(), headersOfProblems()
@@ -50,16 +57,19 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 	switch d {
 	case ControlDocument:
 		sites, info.Title = controlSite, "j17: the control plane"
-		info.Server, info.Variables = "https://control.{domain}", map[string]string{"domain": "localhost"}
 	case InstanceDocument:
-		sites, info.Title = dataSite|adminSite|viewSite, "j17: an environment of an instance"
-		info.Server, info.Variables = "https://{host}", map[string]string{"host": "dev.localhost"}
+		sites, info.Title = dataSite|viewSite, "j17: an environment of an instance"
+	case AdminDocument:
+		sites, info.Title = adminSite, "j17: the administration of an environment"
 	case InternalDocument:
 		sites, info.Title = internalSite, "j17: the internal listener"
-		info.Server = "http://localhost:17001"
 	}
 	b := openapi.New(info)
-	w := &describer{b: b, table: operations(), spec: of.Spec, projections: of.Projections}
+	w := &describer{b: b, table: operations()}
+	if d == InstanceDocument && of.Spec != nil {
+		w.spec, w.projections = of.Spec, of.Projections
+		w.schemas()
+	}
 
 	all := a.routes()
 	for i := range all {
@@ -67,9 +77,7 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 			w.add(&all[i])
 		}
 	}
-	if w.spec != nil {
-		w.schemas()
-	}
+	w.webhooks()
 	return b.JSON()
 }
 
@@ -101,42 +109,18 @@ func pathOf(pattern string) string {
 
 // add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
 func (w *describer) add(r *route) {
-	// What the row says.
 	op, _ := w.operation(r)
-	described := openapi.Operation{
-		ID: op.id, Method: r.method, Path: pathOf(r.pattern),
-		About: op.about, Security: security(r.access), Parameters: parametersOf(r, op), Optional: op.optional,
-	}
-	if op.takes != nil {
-		described.Body = new(w.content(op.takes, false))
-	}
-	status, about := http.StatusOK, "OK"
-	if op.made {
-		status, about = http.StatusCreated, "Created"
-	}
-	if op.gives != nil || op.accepted == nil {
-		described.Answers = []openapi.Answer{{Status: status, About: about, Content: w.content(op.gives, true), Headers: headersOf(r, op)}}
-	}
-	if op.anew != nil {
-		described.Answers[0].About = "OK; nothing is new."
-		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusCreated, About: "Created", Content: w.content(op.anew, true), Headers: headersOf(r, op)})
-	}
-	if op.accepted != nil {
-		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusAccepted, About: "Accepted: it is done in the background.", Content: w.content(op.accepted, true), Headers: headersOf(r, op)})
-	}
-	if hasTag(r, op) {
-		described.Answers = append(described.Answers, openapi.Answer{Status: http.StatusNotModified, About: "What the client has is current.", Headers: headersOf(r, op)})
-	}
 
 	// A row of projections is there for each of them.
 	if w.spec != nil && r.sites&viewSite != 0 && len(w.projections) <= maxOwnViews {
-		w.views(&described)
+		w.views(r, op)
 		return
 	}
 
 	// What is no row of aggregates, or the same for all of them, is there once.
-	if w.spec == nil || r.sites&dataSite == 0 || op.alike || !strings.HasPrefix(described.Path, "/{type}") {
-		w.b.Add(described, "")
+	path := pathOf(r.pattern)
+	if w.spec == nil || r.sites&dataSite == 0 || op.alike || !strings.HasPrefix(path, "/{type}") {
+		w.b.Add(w.describe(r, op, nil), "")
 		return
 	}
 
@@ -149,24 +133,27 @@ func (w *describer) add(r *route) {
 		if op.places != "" && !w.spec.Types[name].HasPlaces(op.places) {
 			continue
 		}
-		of := described
-		of.ID, of.Path = op.id+"."+name, strings.Replace(described.Path, "{type}", name, 1)
-		if !strings.HasSuffix(of.Path, "/{event}") || events > maxOwnEvents {
-			w.b.Add(of, op.id)
+		of := op
+		if list, ok := op.gives.(either); ok && reflect.TypeOf(list.other) == reflect.TypeFor[wire.Singleton]() {
+			of.gives = list.one // a name that is a type's is no singleton's
+		}
+		described := w.describe(r, of, w.state(name))
+		described.ID, described.Path, described.Tag = op.id+"."+name, strings.Replace(path, "{type}", name, 1), name
+		if !strings.HasSuffix(path, "/{event}") || events > maxOwnEvents {
+			w.b.Add(described, op.id)
 			continue
 		}
 		for _, event := range slices.Sorted(maps.Keys(w.spec.Types[name].Events)) {
 			if w.spec.Types[name].Events[event].System {
 				continue
 			}
-			one := of
-			one.ID, one.Path = of.ID+"."+event, strings.Replace(of.Path, "{event}", event, 1)
-			one.OwnBody = true
+			one := described
+			one.ID, one.Path = described.ID+"."+event, strings.Replace(described.Path, "{event}", event, 1)
 			one.Body = &openapi.Content{typeJSON: map[string]any{
 				"type": "object", "additionalProperties": false, "required": []string{"data", "metadata"},
 				"properties": map[string]any{
-					"data": reference(name + "." + event), "metadata": reference("Metadata"),
-					"conditions": reference("Conditions"),
+					"data": reference(typegen.DataComponent(name, event)), "metadata": w.b.Schema(reflect.TypeFor[wire.Metadata]()),
+					"conditions": w.b.Schema(reflect.TypeFor[[]wire.Condition]()),
 				},
 			}}
 			w.b.Add(one, op.id)
@@ -174,34 +161,103 @@ func (w *describer) add(r *route) {
 	}
 }
 
-// schemas adds the schemas of all event types.
+// describe returns what a row says. The data in its answers have a schema of their own, unless that is nil.
+func (w *describer) describe(r *route, op operation, data any) openapi.Operation {
+	described := openapi.Operation{
+		ID: op.id, Method: r.method, Path: pathOf(r.pattern), Tag: tagOf(r.pattern),
+		About: op.about, Security: security(r.access), Parameters: parametersOf(r, op), Optional: op.optional,
+	}
+	ownEvent := w.spec != nil && strings.HasSuffix(r.pattern, "/{event}")
+	if op.takes != nil && !ownEvent {
+		described.Body = new(w.content(op.takes, false, nil))
+	}
+	headers := headersOf(r, op)
+	answer := func(status int, about string, content openapi.Content) {
+		described.Answers = append(described.Answers, openapi.Answer{Status: status, About: about, Content: content, Headers: headers})
+	}
+	if op.gives != nil || op.accepted == nil {
+		status, about := http.StatusOK, "OK"
+		switch {
+		case op.anew != nil:
+			about = "OK; nothing is new."
+		case op.made:
+			status, about = http.StatusCreated, "Created"
+		}
+		if op.tried != nil {
+			described.Trial = w.b.Schema(reflect.TypeOf(op.tried))
+			about = "Created. With dry_run=true the status is 200 and the body, beside \"ok\", a " + reflect.TypeOf(op.tried).Name() + "; nothing is written."
+		}
+		answer(status, about, w.content(op.gives, true, data))
+	}
+	if op.anew != nil {
+		answer(http.StatusCreated, "Created", w.content(op.anew, true, nil))
+	}
+	if op.accepted != nil {
+		answer(http.StatusAccepted, "Accepted: it is done in the background.", w.content(op.accepted, true, nil))
+	}
+	if hasTag(r, op) {
+		answer(http.StatusNotModified, "What the client has is current.", nil)
+	}
+	return described
+}
+
+// tagOf is the group of operations that a pattern belongs to, where it is about no aggregate type: the first part of its path that names
+// what it is about.
+func tagOf(pattern string) string {
+	for _, mount := range []string{adminPrefix, "/api/instances/{instance_}/ops/{env_}/", "/internal/instances/{instance_}/{env_}/", "/internal/control/", "/api/"} {
+		if rest, ok := strings.CutPrefix(pattern, mount); ok {
+			first, _, _ := strings.Cut(rest, "/")
+			return strings.Trim(first, "{}")
+		}
+	}
+	first, _, _ := strings.Cut(strings.TrimPrefix(pattern, "/"), "/")
+	switch {
+	case strings.HasPrefix(first, "{type}"):
+		return "aggregates"
+	case strings.HasPrefix(first, "_") && first != openAPIPath[1:]:
+		return first
+	}
+	return "server"
+}
+
+// schemas adds the schemas of what the spec declares.
 func (w *describer) schemas() {
 	root, err := value.Parse(w.spec.Source)
 	if err != nil {
 		return // it has been compiled
 	}
-	w.b.Define("Conditions", map[string]any{"type": "array", "items": reference("Condition")})
-	for _, t := range root.Get("aggregate_types").Members() {
-		for _, event := range t.Value.Get("events").Members() {
-			if schema := event.Value.Get("schema"); !schema.IsMissing() {
-				name := t.Key + "." + event.Key
-				w.b.Define(name, openapi.Embedded(name, schema))
-			} else {
-				w.b.Define(t.Key+"."+event.Key, map[string]any{})
-			}
-		}
+	for _, c := range typegen.Components(root) {
+		w.b.Define(c.Name, json.RawMessage(c.Schema))
+	}
+	w.b.Describe(reflect.TypeFor[wire.Agent](), w.b.Define("Agent", agentSchema(w.spec.AgentTypes)))
+	if len(w.spec.TargetTypes) > 0 {
+		w.b.Describe(reflect.TypeFor[wire.Target](), w.b.Define("Target", agentSchema(w.spec.TargetTypes)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {
+		w.b.Tag(name, "Aggregates of the type "+name+".")
 	}
 }
 
+// agentSchema is the schema of an actor or a target of one of the types.
+func agentSchema(types spec.NameSet) any {
+	return map[string]any{
+		"type": "object", "required": []string{"type", "id"},
+		"properties": map[string]any{"type": map[string]any{"type": "string", "enum": types.Sorted()}, "id": map[string]any{"type": "string"}},
+	}
+}
+
+// state returns a reference to the schema of the states of an aggregate type.
+func (w *describer) state(string) any { return nil }
+
 func reference(schema string) any { return map[string]any{"$ref": "#/components/schemas/" + schema} }
 
-// content describes a shape as a body: of an answer with "ok" before its members.
-func (w *describer) content(shape any, answer bool) openapi.Content {
+// content describes a shape as a body: of an answer with "ok" before its members. Data that it has are of a schema, nil for any.
+func (w *describer) content(shape any, answer bool, data any) openapi.Content {
 	schema := func(s any) any {
 		if s == nil {
 			return nil
 		}
-		return w.b.Schema(reflect.TypeOf(s))
+		return w.shape(reflect.TypeOf(s), data)
 	}
 
 	// Shapes that are no types of Go.
@@ -226,7 +282,7 @@ func (w *describer) content(shape any, answer bool) openapi.Content {
 			},
 		})}
 	case either:
-		one, other := w.content(s.one, answer), w.content(s.other, answer)
+		one, other := w.content(s.one, answer, data), w.content(s.other, answer, data)
 		if one[typeJSON] == nil || other[typeJSON] == nil {
 			maps.Copy(one, other)
 			return one
@@ -238,6 +294,25 @@ func (w *describer) content(shape any, answer bool) openapi.Content {
 		return openapi.Content{typeJSON: w.b.Answered(schema(shape))}
 	}
 	return openapi.Content{typeJSON: schema(shape)}
+}
+
+// shape is the schema of a type that has data, or rows that do.
+func (w *describer) shape(t reflect.Type, data any) any {
+	if data == nil {
+		return w.b.Schema(t)
+	}
+	row, ok := map[reflect.Type]reflect.Type{
+		reflect.TypeFor[wire.Rows](): reflect.TypeFor[wire.Row](), reflect.TypeFor[wire.Nearby](): reflect.TypeFor[wire.NearbyRow](),
+		reflect.TypeFor[wire.Within](): reflect.TypeFor[wire.WithinRow](), reflect.TypeFor[wire.Containing](): reflect.TypeFor[wire.ContainingRow](),
+	}[t]
+	switch {
+	case ok:
+		rows := map[string]any{"type": "array", "items": w.b.Typed(row, map[string]any{"data": data})}
+		return w.b.Typed(t, map[string]any{"rows": rows})
+	case t == reflect.TypeFor[wire.State](), t == reflect.TypeFor[wire.Projected]():
+		return w.b.Typed(t, map[string]any{"data": data})
+	}
+	return w.b.Schema(t)
 }
 
 // security names the schemes that let into a route.

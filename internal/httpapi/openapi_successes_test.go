@@ -48,7 +48,7 @@ func successOf(method, path, status string) string {
 
 // unheld tells of the successes that no answer had.
 func unheld() (complaints []string) {
-	for _, of := range []func() (*promise, error){promised.control, promised.instance, promised.headnode, promised.worker} {
+	for _, of := range []func() (*promise, error){promised.control, promised.instance, promised.admin, promised.headnode, promised.worker} {
 		p, err := of()
 		if err != nil {
 			return []string{err.Error()}

@@ -4,7 +4,9 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -113,7 +115,7 @@ func TestOpenAPIOfExamples(t *testing.T) {
 		if compiled == nil {
 			t.Fatal(file, found)
 		}
-		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", compiled)
+		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", "https://shop.example", compiled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +140,7 @@ func TestOpenAPIOfLargeSpecs(t *testing.T) {
 		if compiled == nil {
 			t.Fatal(found)
 		}
-		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", compiled)
+		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", "https://shop.example", compiled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,34 +155,120 @@ func TestOpenAPIOfLargeSpecs(t *testing.T) {
 func TestOpenAPIOfReferences(t *testing.T) {
 	for name, c := range map[string]struct {
 		references int
-		moved      bool
-	}{"an ordinary schema": {1, true}, "nothing but references": {3000, false}} {
+		short      bool
+	}{"an ordinary schema": {1, false}, "nothing but references": {3000, true}} {
 		long := strings.Repeat("n", 50)
-		schema := `{"description":"` + strings.Repeat("x", 100) + `","$defs":{"t":{"type":"string"}},"properties":{"name":{"anyOf":[` +
+		schema := `{"description":"` + strings.Repeat("x", 100) + `","$defs":{"t":{"type":"string"}},"properties":{"self":{"$ref":"#"},"name":{"anyOf":[` +
 			strings.TrimSuffix(strings.Repeat(`{"$ref":"#/$defs/t"},`, c.references), ",") + `]}}}`
 		source := fmt.Sprintf(`{"agent_types":["user"],"aggregate_types":{%q:{"events":{%q:{"schema":%s,"handler":[]}}}}}`, long, long, schema)
 		compiled, found := spec.Compile([]byte(source))
 		if compiled == nil {
 			t.Fatal(found)
 		}
-		nothing, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", nil)
+		nothing, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", "https://shop.example", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", compiled)
+		raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", "https://shop.example", compiled)
 		if err != nil {
 			t.Fatal(err)
 		}
+		valid(t, raw)
 		if more := len(raw) - len(nothing); more > 4*len(source)+20_000 {
 			t.Errorf("%s: a spec of %d bytes adds %d to the document", name, len(source), more)
 		}
-		component := parsed(t, raw).Components["schemas"][long+"."+long]
-		text := fmt.Sprint(component)
-		if moved := strings.Contains(text, "#/components/schemas/"+long+"."+long+"/$defs/t"); moved != c.moved {
-			t.Errorf("%s: %.600s", name, text)
+		schemas := parsed(t, raw).Components["schemas"]
+		if _, found := schemas[long+"."+long+".t"]; found == c.short {
+			t.Errorf("%s: the component has the name %q", name, long+"."+long+".t")
 		}
-		if own := strings.Contains(text, "urn:j17:"+long+"."+long); own == c.moved {
-			t.Errorf("%s: %.600s", name, text)
+	}
+}
+
+// TestOpenAPIForClients: what makes clients wrong is not in the document of an environment.
+func TestOpenAPIForClients(t *testing.T) {
+	a := administer(t)
+	a.deploySpec(t, `{"agent_types":["clerk","robot"],"target_types":["shop"],"aggregate_types":{"order":{"events":{
+		"was_placed":{"schema":{"type":"object","required":["first"],"properties":{"first":{"$ref":"#/$defs/line"},"again":{"$ref":"#/properties/first"},"any":true},
+			"$defs":{"line":{"$id":"urn:x","type":"object","properties":{"sku":{"type":"string"},"of":{"$ref":"#"}}}}},"handler":[]},
+		"was_paid":{"schema":{},"handler":[]}}}},
+		"listeners":{"books":{"url":"https://example.com/","events":["order.*"]},"search":{"url":"https://example.com/","events":["order.was_paid"],"format":"cloudevents"}}}`).wants(t, 201)
+	ask := func(target string, headers ...string) answer {
+		return a.do(t, "GET", target, "", append([]string{"Host: app-staging.j17.example:8443", "Authorization: Bearer " + a.admin}, headers...)...)
+	}
+	got := ask("/_openapi.json")
+	got.wants(t, 200)
+	valid(t, []byte(got.body))
+	d := decoded[struct {
+		Servers    []struct{ URL string }
+		Paths      map[string]map[string]struct{ Tags []string }
+		Webhooks   map[string]any
+		Components struct{ Schemas map[string]any }
+		Tags       []struct{ Name, Description string }
+	}](t, got, 200)
+
+	// Where it is, and what it is about.
+	if len(d.Servers) != 1 || d.Servers[0].URL != "http://app-staging.j17.example:8443" {
+		t.Error(d.Servers)
+	}
+	for path, operations := range d.Paths {
+		for _, op := range operations {
+			if len(op.Tags) != 1 || op.Tags[0] == "" || strings.HasPrefix(path, "/order/") != (op.Tags[0] == "order") && path != "/order" {
+				t.Errorf("%s: %v", path, op.Tags)
+			}
 		}
+		if strings.HasPrefix(path, "/_admin") {
+			t.Error(path)
+		}
+	}
+
+	// Definitions are components, names are enumerations, and listeners are told one of several types.
+	for name, want := range map[string]string{
+		"order.was_placed":       `{"properties":{"again":{"$ref":"#/components/schemas/order.was_placed.first"},"any":{},"first":{"$ref":"#/components/schemas/order.was_placed.first"}},"required":["first"],"type":"object"}`,
+		"order.was_placed.first": `{"$ref":"#/components/schemas/order.was_placed.line"}`,
+		"order.was_placed.line":  `{"properties":{"of":{"$ref":"#/components/schemas/order.was_placed.line"},"sku":{"type":"string"}},"type":"object"}`,
+		"Agent":                  `{"properties":{"id":{"type":"string"},"type":{"enum":["clerk","robot"],"type":"string"}},"required":["type","id"],"type":"object"}`,
+		"Target":                 `{"properties":{"id":{"type":"string"},"type":{"enum":["shop"],"type":"string"}},"required":["type","id"],"type":"object"}`,
+	} {
+		if is, _ := json.Marshal(d.Components.Schemas[name]); string(is) != want {
+			t.Errorf("%s is %s, want %s", name, is, want)
+		}
+	}
+	books, _ := json.Marshal(d.Webhooks["books"])
+	search, _ := json.Marshal(d.Webhooks["search"])
+	if !strings.Contains(string(books), `"oneOf"`) || !strings.Contains(string(books), "schemas/order.was_placed\"") || !strings.Contains(string(search), `"application/cloudevents+json"`) {
+		t.Errorf("%s\n%s", books, search)
+	}
+
+	// The administration has a document of its own, and each URL an entity tag.
+	admin := ask("/_openapi.json?part=admin")
+	admin.wants(t, 200, `"/_admin/spec":`)
+	valid(t, []byte(admin.body))
+	if strings.Contains(admin.body, "was_placed") {
+		t.Error("the document of the administration has event types")
+	}
+	ask("/_openapi.json?part=all").wants(t, 400)
+	ask("/_openapi.json", "If-None-Match: "+got.header.Get("ETag")).wants(t, 304)
+	ask("/_openapi.json", "Host: app-staging.j17.example", "If-None-Match: "+got.header.Get("ETag")).wants(t, 200, `"http://app-staging.j17.example"`)
+}
+
+// TestOpenAPIOfEncryptedServers: the scheme of a server's URL is that of the client's request, which a trusted proxy passes on.
+func TestOpenAPIOfEncryptedServers(t *testing.T) {
+	for _, c := range []struct {
+		encrypted bool
+		proxies   string
+		header    string
+		want      string
+	}{
+		{true, "", "X-Nothing: 1", "https://"},
+		{false, "", "X-Forwarded-Proto: https", "http://"},
+		{false, "192.0.2.0/24", "X-Forwarded-Proto: https", "https://"},
+		{false, "192.0.2.0/24", "X-Forwarded-Proto: http", "http://"},
+	} {
+		p := newPlane(t, func(o *httpapi.Options) {
+			if o.Encrypted = c.encrypted; c.proxies != "" {
+				o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix(c.proxies)}
+			}
+		})
+		p.do(t, "GET", "/_openapi.json", "", c.header).wants(t, 200, `"servers":[{"url":"`+c.want+`app.j17.example"}]`)
 	}
 }

@@ -13,21 +13,28 @@ import (
 const maxOwnViews = 200
 
 // views adds a row of projections for each projection that it is about, with the parameters that this one takes.
-func (w *describer) views(described *openapi.Operation) {
+func (w *describer) views(r *route, op operation) {
 	for _, name := range slices.Sorted(maps.Keys(w.projections)) {
 		p := w.projections[name]
-		of := *described
-		of.ID, of.Path = described.ID+"."+name, strings.Replace(described.Path, "{name}", name, 1)
-		ofID, listed := strings.Contains(of.Path, "/{id}"), !strings.Contains(of.Path, "/{id}") && p.IsNamed()
+		ofID := strings.Contains(r.pattern, "/{id}")
+		listed := !ofID && p.IsNamed()
+		one := op
+		if of, ok := op.gives.(either); ok && listed {
+			one.gives = of.one
+		} else if ok {
+			one.gives = of.other
+		}
 		switch {
-		case !p.IsNamed() && (strings.HasSuffix(of.Path, "/_count") || strings.HasSuffix(of.Path, "/_stream")):
+		case !p.IsNamed() && (strings.HasSuffix(r.pattern, "/_count") || strings.HasSuffix(r.pattern, "/_stream")):
 			continue // there are no rows
 		case ofID && !p.Keyed() && p.OnlyParam() == nil, !ofID && !listed && p.Keyed():
 			continue // what it is asked for with stands elsewhere
 		}
+		of := w.describe(r, one, w.result(name))
+		of.ID, of.Path = op.id+"."+name, strings.Replace(of.Path, "{name}", name, 1)
 
 		// Parameters of ours that this projection does not take are left out, and its own are added.
-		of.Parameters = slices.DeleteFunc(slices.Clone(described.Parameters), func(given openapi.Parameter) bool {
+		of.Parameters = slices.DeleteFunc(of.Parameters, func(given openapi.Parameter) bool {
 			ours := given.In == "query" && !strings.HasSuffix(of.Path, "stream")
 			moment := given.Name == "at" || given.Name == "synchronous"
 			return ours && (listed && moment || !listed && !moment || given.Name == "at" && len(p.Queries()) > 0) ||
@@ -43,9 +50,12 @@ func (w *describer) views(described *openapi.Operation) {
 				})
 			}
 		}
-		w.b.Add(of, described.ID)
+		w.b.Add(of, op.id)
 	}
 }
+
+// result returns a reference to the schema of what a projection yields.
+func (w *describer) result(string) any { return nil }
 
 // takes reports whether lists of a projection take a parameter of ours: there are orders where there are indexes of values, and rows are
 // somewhere where their aggregates have places.

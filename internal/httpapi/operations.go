@@ -22,6 +22,8 @@ type operation struct {
 	gives any
 	made  bool
 	anew  any
+	// tried is what comes with 200 in place of gives where the request asks what would happen, nil where it cannot.
+	tried any
 	// accepted is what comes with 202: beside what gives says, or alone where gives is nil.
 	accepted any
 	// tagged tells that the answer has an entity tag and that whoever has it already is told so, as with all reads with a key.
@@ -93,11 +95,11 @@ func generalOperations() map[string]operation {
 		"GET /{type}/{id}/events/stream": {id: "streamEvents", about: "The events of an aggregate as they come", gives: file{typeStream}},
 		"GET /_events":                   {id: "listFeed", about: "The events of the environment", gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: fed},
 		"GET /_events/stream":            {id: "streamFeed", about: "The events of the environment as they come", gives: file{typeStream}},
-		"POST /_transaction":             {id: "writeTransaction", about: "Write events to several aggregates, all or none", takes: wire.WriteTransaction{}, gives: wire.WriteDryRun{}, anew: wire.TransactionWritten{}},
-		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},
-		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.WriteDryRun{}, anew: wire.EventWritten{}},
-		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.WriteDryRun{}, anew: wire.BatchWritten{}},
-		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.WriteDryRun{}, anew: wire.EventWritten{}},
+		"POST /_transaction":             {id: "writeTransaction", about: "Write events to several aggregates, all or none", takes: wire.WriteTransaction{}, gives: wire.TransactionWritten{}, made: true, tried: wire.WriteDryRun{}},
+		"POST /{type}/_new":              {id: "createBatch", about: "Write events to a new aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{}},
+		"POST /{type}/_new/{event}":      {id: "createEvent", about: "Write one event to a new aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{}},
+		"POST /{type}/{id}":              {id: "writeBatch", about: "Write events to an aggregate, all or none", takes: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{}},
+		"POST /{type}/{id}/{event}":      {id: "writeEvent", about: "Write one event to an aggregate", takes: wire.WriteEvent{}, gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{}},
 
 		// Projections.
 		"GET /_projections/{name}":             {id: "getProjection", about: "The rows of a projection, or in the array form what it yields for its parameters", gives: either{wire.Rows{}, wire.Projected{}}},

@@ -214,7 +214,7 @@ func TestPathsOfRows(t *testing.T) {
 
 // TestOpenAPIOfProjections looks for the paths and the parameters of each projection, those that it needs with a mark.
 func TestOpenAPIOfProjections(t *testing.T) {
-	raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", enginetest.Compiled(t, strings.Replace(basketSpec, `"pair":`, `
+	raw, err := httpapi.OpenAPI(httpapi.InstanceDocument, "test", "https://shop.example", enginetest.Compiled(t, strings.Replace(basketSpec, `"pair":`, `
 		"listed":{"for_each":"item","sources":{"item":"$key"},"select":{"name":"$.item.name","n":"$.item.n"},"index":["n",{"words":"name"}]},
 		"found":{"sources":[{"aggregate":"item","query":"name = $.name"}]},"of_key":{"sources":[{"aggregate":"item","id":"$key"}]},
 		"of_both":{"sources":[{"aggregate":"item","id":"$key"},{"aggregate":"item","as":"others","query":"name = $.name"}]},"pair":`, 1)))

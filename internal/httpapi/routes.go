@@ -93,7 +93,7 @@ func serverRoutes() []route {
 		{all, get, "/readyz", free, need{}, "", readiness(), (*call).ready},
 		{controlSite, get, openAPIPath, open, need{}, "", nil, openAPI(ControlDocument)},
 		{controlSite, get, corePagesPath, open, need{}, "", nil, (*call).corePages},
-		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", nil, openAPI(InstanceDocument)},
+		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", inParts(), openAPI(InstanceDocument)},
 		{internalSite, get, openAPIPath, free, need{}, "", nil, openAPI(InternalDocument)},
 	}
 }

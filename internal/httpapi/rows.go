@@ -88,7 +88,7 @@ func (c *call) rows(w http.ResponseWriter) error {
 	sum := sha256.Sum256(b)
 	b = append(b, `,"metadata":{"position":"`...)
 	b = append(list.Position.AppendPosition(b), `"}}`...)
-	return c.pageOf(w, tagged{b, `"` + hex.EncodeToString(sum[:8]) + `"`})
+	return c.pageOf(w, `"`+hex.EncodeToString(sum[:8])+`"`, b)
 }
 
 // listAsk reads which list is asked for.

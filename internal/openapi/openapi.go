@@ -17,10 +17,6 @@ import (
 // Info is what a document says about itself.
 type Info struct {
 	Title, Version, About string
-	// Server is the URL that paths are below, which may have variables in braces.
-	Server string
-	// Variables are what the variables of Server are without a choice.
-	Variables map[string]string
 	// Statuses tells the HTTP status of each error code.
 	Statuses func(j17.Code) int
 	// Headers are those that every answer may have, and Problems those that errors may have beside them, by name.
@@ -44,15 +40,31 @@ const (
 // Operation is one method of one path.
 type Operation struct {
 	ID, Method, Path, About string
+	// Tag is the group that tools show the operation in.
+	Tag string
 	// Security lists the schemes of which one is asked for, none for what everybody may do.
 	Security []string
 	// Parameters are those of the query and of headers; those of the path are found in it.
 	Parameters []Parameter
 	// Body is nil for a request without one.
 	Body *Content
-	// Optional tells that the body may be left out, OwnBody that it is another one than that of operations that are alike.
-	Optional, OwnBody bool
-	Answers           []Answer
+	// Optional tells that the body may be left out.
+	Optional bool
+	Answers  []Answer
+	// Trial is the schema of what comes in place of a success where nothing is to be written, nil where there is no such thing. It is no
+	// answer of its own in a document, or each success would be one of two things.
+	Trial any
+}
+
+// Trial is the member of operations that has the schema of what is answered where nothing is to be written.
+const Trial = "x-j17-dry-run"
+
+// Webhook is a request that the server makes.
+type Webhook struct {
+	Name, About, Tag string
+	Body             Content
+	// Parameters are the headers of the request.
+	Parameters []Parameter
 }
 
 // Parameter is one of the query or a header.
@@ -87,12 +99,18 @@ type Builder struct {
 	bodies  object
 	params  object
 	schemes map[string]bool
+	// tags have what is said of each group, webhooks what the server sends.
+	tags     map[string]string
+	webhooks object
+	// instead has the schemas of types that a document describes in its own way.
+	instead map[reflect.Type]any
 }
 
 // New returns a builder of an empty document.
 func New(info Info) *Builder {
 	return &Builder{
 		info: info, paths: map[string]object{}, schemas: object{}, answers: object{}, bodies: object{}, params: object{}, schemes: map[string]bool{},
+		tags: map[string]string{}, webhooks: object{}, instead: map[reflect.Type]any{},
 	}
 }
 
@@ -101,69 +119,37 @@ func isComponentName(name string) bool {
 	return strings.Trim(name, "-._0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
 }
 
-// Add adds an operation. The components that it is made of are named after like, the id of an operation that has the same
-// parameters and answers; "" for its own.
+// Tag says what a group of operations is about. A group of which nothing is said is called by its name.
+func (b *Builder) Tag(name, about string) { b.tags[name] = about }
+
+// Add adds an operation. The components that it is made of are named after like, the id of operations that are alike, as far as they are
+// the same; "" for its own.
 func (b *Builder) Add(op Operation, like string) {
 	like = cmp.Or(like, op.ID)
 	described := object{"operationId": op.ID, "summary": op.About}
-
-	// Parameters: components, so that operations which are alike say them once.
-	var params []any
-	for _, name := range pathNames(op.Path) {
-		key := "path." + name
-		if b.params[key] == nil {
-			b.params[key] = object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}}
-		}
-		params = append(params, ref("parameters", key))
-	}
-	for i := range op.Parameters {
-		p := &op.Parameters[i]
-		key := like + "." + p.Name
-		if p.In == "header" {
-			key = "header." + p.Name
-		}
-		own := object{"name": p.Name, "in": p.In, "description": p.About, "schema": p.Schema}
-		if p.Required {
-			own["required"] = true
-		}
-		if b.params[key] == nil && isComponentName(key) {
-			b.params[key] = own
-		}
-		if !reflect.DeepEqual(b.params[key], any(own)) {
-			params = append(params, own) // nothing can be called so, or another operation's parameter is
-			continue
-		}
-		params = append(params, ref("parameters", key))
-	}
-	if params != nil {
+	b.group(described, op.Tag)
+	if params := b.parameters(&op, like); params != nil {
 		described["parameters"] = params
 	}
-
 	if op.Body != nil {
-		key := like
-		if op.OwnBody {
-			key = op.ID
-		}
-		if b.bodies[key] == nil {
-			b.bodies[key] = object{"required": !op.Optional, "content": media(*op.Body)}
-		}
-		described["requestBody"] = ref("requestBodies", key)
+		body := object{"required": !op.Optional, "content": media(*op.Body)}
+		described["requestBody"] = shared(b.bodies, "requestBodies", like, op.ID, body)
 	}
 
 	// Answers, and the two kinds of errors: of the request, and of the server.
 	answers := object{"4XX": ref("responses", "Problem"), "5XX": ref("responses", "Problem")}
 	for _, a := range op.Answers {
-		key := like + "." + strconv.Itoa(a.Status)
-		if b.answers[key] == nil {
-			answer := object{"description": a.About, "headers": b.headers(a.Headers)}
-			if a.Content != nil {
-				answer["content"] = media(a.Content)
-			}
-			b.answers[key] = answer
+		status := strconv.Itoa(a.Status)
+		answer := object{"description": a.About, "headers": b.headers(a.Headers)}
+		if a.Content != nil {
+			answer["content"] = media(a.Content)
 		}
-		answers[strconv.Itoa(a.Status)] = ref("responses", key)
+		answers[status] = shared(b.answers, "responses", like+"."+status, op.ID+"."+status, answer)
 	}
 	described["responses"] = answers
+	if op.Trial != nil {
+		described[Trial] = op.Trial
+	}
 
 	security := []any{}
 	for _, s := range op.Security {
@@ -177,13 +163,84 @@ func (b *Builder) Add(op Operation, like string) {
 	b.paths[op.Path][strings.ToLower(op.Method)] = described
 }
 
+// group puts an operation into a group.
+func (b *Builder) group(described object, tag string) {
+	if tag == "" {
+		return
+	}
+	described["tags"] = []string{tag}
+	if b.tags[tag] == "" {
+		b.tags[tag] = tag
+	}
+}
+
+// parameters returns those of an operation: components, so that operations which are alike say them once.
+func (b *Builder) parameters(op *Operation, like string) (params []any) {
+	for _, name := range pathNames(op.Path) {
+		own := object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}}
+		params = append(params, shared(b.params, "parameters", "path."+name, "path."+name, own))
+	}
+	for i := range op.Parameters {
+		p := &op.Parameters[i]
+		key := like + "." + p.Name
+		if p.In == "header" {
+			key = "header." + p.Name
+		}
+		params = append(params, shared(b.params, "parameters", key, "", parameter(p)))
+	}
+	return params
+}
+
+func parameter(p *Parameter) object {
+	own := object{"name": p.Name, "in": p.In, "description": p.About, "schema": p.Schema}
+	if p.Required {
+		own["required"] = true
+	}
+	return own
+}
+
+// shared returns a reference to the component of a name that is the same: one that is there or becomes one. Where the name is another's
+// the component is called by the second name, and where that is none the thing itself stands in place of a reference.
+func shared(components object, kind, name, other string, thing object) any {
+	for _, name := range []string{name, other} {
+		if name == "" || !isComponentName(name) {
+			continue
+		}
+		if components[name] == nil {
+			components[name] = thing
+		}
+		if reflect.DeepEqual(components[name], any(thing)) {
+			return ref(kind, name)
+		}
+	}
+	return thing
+}
+
+// Send adds a request that the server makes.
+func (b *Builder) Send(w *Webhook) {
+	described := object{
+		"summary": w.About, "requestBody": object{"required": true, "content": media(w.Body)}, "security": []any{},
+		"responses": object{"2XX": object{"description": "The message was taken."}, "default": object{"description": "The message will be sent again."}},
+	}
+	b.group(described, w.Tag)
+	var params []any
+	for i := range w.Parameters {
+		params = append(params, shared(b.params, "parameters", "webhook."+w.Parameters[i].Name, "", parameter(&w.Parameters[i])))
+	}
+	described["parameters"] = params
+	b.webhooks[w.Name] = object{"post": described}
+}
+
 // Define adds a schema under a name and returns the reference to it.
 func (b *Builder) Define(name string, schema any) any {
 	b.schemas[name] = schema
 	return ref("schemas", name)
 }
 
-// JSON returns the document.
+// Describe says that a document has a schema of its own for a type.
+func (b *Builder) Describe(t reflect.Type, schema any) { b.instead[t] = schema }
+
+// JSON returns the document but for its end, which At has: the same document is served at several URLs.
 func (b *Builder) JSON() ([]byte, error) {
 	// What every operation may answer with.
 	problem := b.problem()
@@ -206,25 +263,37 @@ func (b *Builder) JSON() ([]byte, error) {
 		}
 	}
 
-	server := object{"url": b.info.Server}
-	if len(b.info.Variables) > 0 {
-		variables := object{}
-		for name, v := range b.info.Variables {
-			variables[name] = object{"default": v}
-		}
-		server["variables"] = variables
+	var tags []any
+	for _, name := range slices.Sorted(maps.Keys(b.tags)) {
+		tags = append(tags, object{"name": name, "description": b.tags[name]})
 	}
-
-	return json.Marshal(object{
+	document := object{
 		"openapi": "3.1.0",
 		"info":    object{"title": b.info.Title, "version": b.info.Version, "description": b.info.About, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
-		"servers": []any{server},
 		"paths":   b.paths,
+		"tags":    tags,
 		"components": object{
 			"schemas": b.schemas, "responses": b.answers, "requestBodies": b.bodies, "parameters": b.params, "securitySchemes": schemes,
 			"headers": described(b.info.Headers),
 		},
-	})
+	}
+	if len(b.webhooks) > 0 {
+		document["webhooks"] = b.webhooks
+	}
+	raw, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	return raw[:len(raw)-len("}")], nil
+}
+
+// At returns the end of a document: the URL that its paths are below.
+func At(server string) []byte {
+	raw, err := json.Marshal([]object{{"url": server}})
+	if err != nil {
+		return nil // it is a text
+	}
+	return append(append([]byte(`,"servers":`), raw...), '}')
 }
 
 // problem is the schema of errors, with all codes and what their statuses are.

@@ -149,7 +149,7 @@ func (r *run) write(ctx context.Context, w *write, correlation string) (client.R
 func (r *run) transaction(ctx context.Context, w *write, actor j17.Agent, correlation string) (receipt client.Receipt, refused *client.Error, err error) {
 	body := wire.WriteTransaction{Metadata: wire.Agents{Actor: wire.Agent(actor)}}
 	if target, ok := j17.ParseKey(r.fill(w.target)); ok {
-		body.Metadata.Target = &wire.Agent{Type: target.Type, ID: target.ID}
+		body.Metadata.Target = &wire.Target{Type: target.Type, ID: target.ID}
 	}
 	for i := range w.several {
 		one := &w.several[i]

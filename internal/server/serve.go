@@ -541,7 +541,7 @@ func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
 	}
 
 	// What the role needs.
-	options := httpapi.Options{}
+	options := httpapi.Options{Encrypted: o.encrypted()}
 	switch o.Role {
 	case RoleWorker:
 		o.cluster.upstream.transport = transport

@@ -45,16 +45,19 @@ type Advanced struct {
 	Now time.Time `json:"now"`
 }
 
-// Agent is an actor or a target.
+// Agent is an actor.
 type Agent struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 }
 
+// Target is whom events concern.
+type Target Agent
+
 // Metadata is what a write says beside its events.
 type Metadata struct {
 	Actor          Agent   `json:"actor"`
-	Target         *Agent  `json:"target,omitempty"`
+	Target         *Target `json:"target,omitempty"`
 	PreviousLength *uint64 `json:"previous_length,omitempty"`
 	SkipOCC        bool    `json:"skip_occ,omitempty"`
 }
@@ -110,8 +113,8 @@ type NewWrite struct {
 
 // Agents are who causes events, and whom they concern.
 type Agents struct {
-	Actor  Agent  `json:"actor"`
-	Target *Agent `json:"target,omitempty"`
+	Actor  Agent   `json:"actor"`
+	Target *Target `json:"target,omitempty"`
 }
 
 // Names are what an aggregate is called beside its id.

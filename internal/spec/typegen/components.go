@@ -1,0 +1,236 @@
+package typegen
+
+import (
+	"strconv"
+	"strings"
+
+	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
+	"j17/internal/value"
+)
+
+// Component is a schema among the components of an OpenAPI document, as JSON.
+type Component struct {
+	Name   string
+	Schema []byte
+}
+
+// componentsAt is what references to components start with.
+const componentsAt = "#/components/schemas/"
+
+// DataComponent names the schema of the data of an event type.
+func DataComponent(aggregateType, event string) string { return aggregateType + "." + event }
+
+// Components returns the schemas of the data of all event types of a spec, in its order. What references lead to in a schema becomes a
+// component of its own, named after the schema and the last step of its place: many tools follow references to whole components only. A
+// component has neither $defs nor $id, and no schema in it is true or false but additionalProperties.
+func Components(root value.Value) []Component {
+	l := &lifting{taken: map[string]int{}}
+	eachData(root, l.lift)
+	return l.components
+}
+
+// eachData calls f with the name and the schema of the data of each event type.
+func eachData(root value.Value, f func(name string, schema value.Value)) {
+	for _, t := range root.Get("aggregate_types").Members() {
+		for _, e := range t.Value.Get("events").Members() {
+			if s := e.Value.Get("schema"); !s.IsMissing() {
+				f(DataComponent(t.Key, e.Key), s)
+			}
+		}
+	}
+}
+
+// lifting gathers components.
+type lifting struct {
+	components []Component
+	// taken has the names of parts, each with the number of the last one that was called alike.
+	taken map[string]int
+	// short counts the components with short names.
+	short int
+}
+
+// maxGrowth is how many times its own size a schema may grow by the longer references that its parts are components by. The parts of one
+// that would grow more have short names.
+const maxGrowth = 3
+
+// lift adds the components of a schema: itself, and what references lead to.
+func (l *lifting) lift(name string, schema value.Value) {
+	// Find where references lead, those in what is found included.
+	root := outline.Of(schema)
+	w := &lifter{root: root, names: map[diag.Pointer]string{}, times: map[diag.Pointer]int{}, seen: map[diag.Pointer]bool{}}
+	w.find(root)
+	for i := 0; i < len(w.targets); i++ {
+		w.find(w.targets[i])
+	}
+
+	// Name the places, the whole schema by its own name.
+	growth := 0
+	for _, to := range w.targets {
+		w.names[to.At] = name
+		if to.At != root.At {
+			w.names[to.At] = l.free(name, to.At)
+		}
+		growth += w.times[to.At] * (len(componentsAt) + len(w.names[to.At]))
+	}
+	if growth > maxGrowth*len(schema.AppendJSON(nil)) {
+		for _, to := range w.targets {
+			l.short++
+			w.names[to.At] = shortPrefix + strconv.Itoa(l.short)
+		}
+	}
+
+	// Write them, the whole schema first.
+	if alias := w.names[root.At]; alias == "" || alias == name {
+		l.add(name, w.write(nil, root, true))
+	} else {
+		l.add(name, appendReference(nil, alias))
+	}
+	for _, to := range w.targets {
+		if alias := w.names[to.At]; alias != name {
+			l.add(alias, w.write(nil, to, true))
+		}
+	}
+}
+
+func (l *lifting) add(name string, schema []byte) {
+	l.components = append(l.components, Component{name, schema})
+}
+
+// shortPrefix starts short names. No event type has a name that is a number.
+const shortPrefix = "def."
+
+// free returns a name that is not taken yet for a place in a schema.
+func (l *lifting) free(schema string, at diag.Pointer) string {
+	steps := at.Steps()
+	last := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, steps[len(steps)-1]), "_")
+	alike := schema + "." + last
+	name := alike
+	for last == "" && name == alike || l.taken[name] > 0 {
+		l.taken[alike]++
+		name = alike + strconv.Itoa(l.taken[alike])
+	}
+	l.taken[name]++
+	return name
+}
+
+// lifter writes the components of one schema.
+type lifter struct {
+	root outline.Schema
+	// targets are what references lead to, in the order in which they were met; names has what their components are called, times how many
+	// references lead to each.
+	targets []outline.Schema
+	names   map[diag.Pointer]string
+	times   map[diag.Pointer]int
+	seen    map[diag.Pointer]bool
+}
+
+// isDefinitions reports whether a keyword holds schemas that only references make part of one.
+func isDefinitions(keyword string) bool { return keyword == "$defs" || keyword == "definitions" }
+
+// find notes where the references in a schema lead.
+func (w *lifter) find(s outline.Schema) {
+	if w.seen[s.At] {
+		return
+	}
+	w.seen[s.At] = true
+	if to, ok := s.Ref(); ok {
+		if w.times[to.At]++; w.times[to.At] == 1 {
+			w.targets = append(w.targets, to)
+		}
+	}
+	for _, m := range s.Members() {
+		if isDefinitions(m.Key) {
+			continue
+		}
+		held := s.Member(m.Key)
+		switch outline.HeldBy(m.Key) {
+		case outline.One:
+			w.find(held)
+		case outline.List:
+			for _, sub := range held.Elements() {
+				w.find(sub)
+			}
+		case outline.Map:
+			for _, sub := range held.Members() {
+				w.find(held.Member(sub.Key))
+			}
+		case outline.None:
+		}
+	}
+}
+
+// write appends a schema. A part that is a component of its own is a reference to it, unless whole says that it is to be written.
+func (w *lifter) write(b []byte, s outline.Schema, whole bool) []byte {
+	if name := w.names[s.At]; name != "" && !whole {
+		return appendReference(b, name)
+	}
+	switch s.Kind() {
+	case value.Bool:
+		if s.Truth() {
+			return append(b, "{}"...)
+		}
+		return append(b, `{"not":{}}`...)
+	case value.Object:
+	case value.Missing, value.Null, value.Number, value.String, value.Array:
+		return s.AppendJSON(b) // no schema, such as a list of names in dependencies
+	}
+
+	b = append(b, '{')
+	for _, m := range s.Members() {
+		if m.Key == "$id" || m.Key == "$schema" || isDefinitions(m.Key) {
+			continue
+		}
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(value.AppendString(b, m.Key), ':')
+		b = w.member(b, s, m.Key)
+	}
+	return append(b, '}')
+}
+
+// member appends the value of a keyword.
+func (w *lifter) member(b []byte, s outline.Schema, key string) []byte {
+	held := s.Member(key)
+	if to, ok := s.Ref(); ok && key == "$ref" {
+		return value.AppendString(b, componentsAt+w.names[to.At])
+	}
+	switch outline.HeldBy(key) {
+	case outline.One:
+		if key == "additionalProperties" && held.Kind() == value.Bool {
+			return held.AppendJSON(b) // every tool knows these
+		}
+		return w.write(b, held, false)
+	case outline.List:
+		b = append(b, '[')
+		for i, sub := range held.Elements() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = w.write(b, sub, false)
+		}
+		return append(b, ']')
+	case outline.Map:
+		b = append(b, '{')
+		for i, sub := range held.Members() {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(value.AppendString(b, sub.Key), ':')
+			b = w.write(b, held.Member(sub.Key), false)
+		}
+		return append(b, '}')
+	case outline.None:
+	}
+	return held.AppendJSON(b)
+}
+
+func appendReference(b []byte, component string) []byte {
+	return append(value.AppendString(append(b, `{"$ref":`...), componentsAt+component), '}')
+}
