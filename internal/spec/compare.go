@@ -28,7 +28,7 @@ func Compare(old, next *Compiled) []diag.Diagnostic {
 		if v := is.Get(t.Key); v.IsMissing() {
 			c.typeRemoved(at, t.Key, added)
 		} else {
-			c.events(t.Key, t.Value.Get("events"), v.Get("events"), at.Key(t.Key).Key("events"))
+			c.events(t.Key, old, next, at.Key(t.Key).Key("events"))
 			c.publicIdentity(old.Types[t.Key], next.Types[t.Key], at.Key(t.Key).Key("identity"))
 		}
 	}
@@ -57,7 +57,9 @@ type comparer struct {
 	left int64
 }
 
-func (c *comparer) events(aggregateType string, was, is value.Value, at diag.Pointer) {
+func (c *comparer) events(aggregateType string, old, next *Compiled, at diag.Pointer) {
+	eventsOf := func(s *Compiled) value.Value { return s.root.Get("aggregate_types").Get(aggregateType).Get("events") }
+	was, is := eventsOf(old), eventsOf(next)
 	added := missingIn(is, was)
 	for _, e := range was.Members() {
 		switch v := is.Get(e.Key); {
@@ -66,18 +68,30 @@ func (c *comparer) events(aggregateType string, was, is value.Value, at diag.Poi
 		case v.IsMissing():
 			c.eventRemoved(at, aggregateType, e.Key, added)
 		default:
-			c.schemas(e.Value.Get("schema"), v.Get("schema"), at.Key(e.Key).Key("schema"))
+			before, now := old.schemaOf(aggregateType, e.Key), next.schemaOf(aggregateType, e.Key)
+			if !value.Equal(before.Value, now.Value) || definesAnew(old, next, next.EventType(aggregateType, e.Key)) {
+				c.schemas(before, now, at.Key(e.Key).Key("schema"))
+			}
 		}
 	}
 }
 
-func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
-	if value.Equal(was, is) {
-		return
-	}
+// schemaOf returns the schema of the data of an event type.
+func (c *Compiled) schemaOf(aggregateType, event string) outline.Schema {
+	return outline.Of(c.root.Get("aggregate_types").Get(aggregateType).Get("events").Get(event).Get("schema"), c.root.Get("$defs"))
+}
+
+// definesAnew reports whether a shared definition that an event's schema reaches is another one than it was.
+func definesAnew(old, next *Compiled, e *EventType) bool {
+	return e != nil && slices.ContainsFunc(e.Schema.Definitions(), func(name string) bool {
+		return !value.Equal(old.root.Get("$defs").Get(name), next.root.Get("$defs").Get(name))
+	})
+}
+
+func (c *comparer) schemas(was, is outline.Schema, at diag.Pointer) {
 	b := work.Counted(min(maxComparisons, c.left))
 	p := pair{c: c, budget: b, seen: map[string]verdict{}, patterns: c.patterns}
-	v := p.cover([]outline.Schema{outline.Of(was)}, []outline.Schema{outline.Of(is)}, "data")
+	v := p.cover([]outline.Schema{was}, []outline.Schema{is}, "data")
 	c.left -= b.Spent()
 	if b.Err() != nil || p.refused {
 		c.tooComplex(at)
@@ -87,7 +101,7 @@ func (c *comparer) schemas(was, is value.Value, at diag.Pointer) {
 	for _, b := range v.breaks {
 		if !said[b.at] {
 			said[b.at] = true
-			b.say(at + b.at)
+			b.say(outline.InSpec(at, b.at))
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (c *compiler) spec() {
 		what:     "a spec",
 		required: []string{"aggregate_types", "agent_types"},
 		optional: []string{
-			"target_types", "modules", "geo_types", "projections", "singletons", "listeners", "identity", "project_key",
+			"$defs", "target_types", "modules", "geo_types", "projections", "singletons", "listeners", "identity", "project_key",
 		},
 		refused: []string{"sagas"},
 	}
@@ -133,6 +133,7 @@ func (c *compiler) spec() {
 		c.sagasOutside("/sagas")
 	}
 	c.declare()
+	c.sharedDefinitions(c.root.Get("$defs"), "/$defs")
 	c.identity(c.root.Get("identity"), "/identity")
 	c.out.ProjectKey = c.projectKey(c.root.Get("project_key"), "/project_key")
 	c.out.AgentTypes = c.agentTypes(c.root.Get("agent_types"), "/agent_types")
@@ -140,6 +141,12 @@ func (c *compiler) spec() {
 		func(name string, at diag.Pointer) bool { return c.name(name, at, "a target type") })
 	c.out.GeoTypes = definitions(c, "geo_types", c.geoType)
 	c.aggregateTypes(c.root.Get("aggregate_types"), "/aggregate_types")
+	for _, name := range c.schemas.Done() {
+		if c.Errors() > 0 {
+			break
+		}
+		c.unusedDefinition(diag.Pointer("/$defs").Key(name), name)
+	}
 	c.singletonsApart(c.root.Get("singletons"), "/singletons")
 	c.singletonsWithoutPlaces(c.root.Get("singletons"), "/singletons")
 	c.modules(c.root.Get("modules"), "/modules")
@@ -147,6 +154,19 @@ func (c *compiler) spec() {
 	c.out.Listeners = definitions(c, "listeners", c.listener)
 	c.cycles()
 	c.slips()
+}
+
+// sharedDefinitions reads the schemas that all schemas of the spec may refer to.
+func (c *compiler) sharedDefinitions(v value.Value, at diag.Pointer) {
+	c.members(v, at, "$defs", maxDefinitions, func(string, value.Value, diag.Pointer) {})
+	if v.Kind() == value.Object && v.Len() <= maxDefinitions {
+		c.schemas.Define(v)
+	}
+}
+
+// schemaOf returns the schema of the data of an event type's definition.
+func (c *compiler) schemaOf(event value.Value) outline.Schema {
+	return outline.Of(event.Get("schema"), c.root.Get("$defs"))
 }
 
 // declare gathers the names that others refer to.
@@ -299,6 +319,7 @@ func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *A
 			t.Events[event] = c.eventType(name, event, v, at)
 		})
 	}
+	c.withDefinitions(t)
 	c.uniqueSets(t, events, at.Key("events"))
 	c.places(t)
 	c.publicIdentity(t, v.Get("identity"), at.Key("identity"))
@@ -306,6 +327,24 @@ func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *A
 		t.OnTombstone = c.onTombstone(o, at.Key("onTombstone"))
 	}
 	return t
+}
+
+// withDefinitions makes the shared definitions that the schemas of an aggregate type reach part of its fingerprint.
+func (c *compiler) withDefinitions(t *AggregateType) {
+	reached := map[string]bool{}
+	for _, e := range t.Events {
+		for _, name := range e.Schema.Definitions() {
+			reached[name] = true
+		}
+	}
+	if len(reached) == 0 {
+		return
+	}
+	of := t.Fingerprint[:]
+	for _, name := range slices.Sorted(maps.Keys(reached)) {
+		of = c.root.Get("$defs").Get(name).AppendJSON(value.AppendString(of, name))
+	}
+	t.Fingerprint = sha256.Sum256(of)
 }
 
 func (c *compiler) publicIdentity(t *AggregateType, v value.Value, at diag.Pointer) {
@@ -374,7 +413,7 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 		}
 	})
 	c.decisions(e, v, at)
-	schema := outline.Of(v.Get("schema"))
+	schema := c.schemaOf(v)
 	for _, key := range append([]string{"handler", "implications"}, decisionKeys()...) {
 		c.dataPaths(v.Get(key), schema, at.Key(key))
 	}

@@ -4,6 +4,7 @@ package spec_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -295,5 +296,29 @@ func TestFingerprint(t *testing.T) {
 	}
 	if was["note"].Fingerprint != is["note"].Fingerprint {
 		t.Error("another project key shows in the fingerprint of a type without public ids")
+	}
+}
+
+// A shared definition is part of the fingerprint of the types whose schemas reach it, by others too, and of no other type.
+func TestFingerprintOfDefinitions(t *testing.T) {
+	types := func(amount string) map[string]*spec.AggregateType {
+		c, found := spec.Compile([]byte(`{"agent_types": ["user"], "$defs": {"money": {"properties": {"amount": {"$ref": "#/$defs/amount"}}}, "amount": {"type": "` + amount + `"}},
+			"aggregate_types": {
+				"order": {"events": {"was_paid": {"schema": {"properties": {"price": {"$ref": "#/$defs/money"}}}, "handler": []}}},
+				"own": {"events": {"was_paid": {"schema": {"$ref": "#/$defs/money", "$defs": {"money": {}}}, "handler": []}}},
+				"note": {"events": {"was_written": {"schema": {}, "handler": []}}}}}`))
+		if c == nil {
+			t.Fatal(found)
+		}
+		return c.Types
+	}
+	was, is := types("number"), types("integer")
+	for name, changes := range map[string]bool{"order": true, "own": false, "note": false} {
+		if (was[name].Fingerprint != is[name].Fingerprint) != changes {
+			t.Errorf("another definition shows in the fingerprint of %s: %t, want %t", name, !changes, changes)
+		}
+	}
+	if got := was["order"].Events["was_paid"].Schema.Definitions(); !slices.Equal(got, []string{"amount", "money"}) {
+		t.Errorf("the schema reaches %v", got)
 	}
 }

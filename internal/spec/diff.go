@@ -41,7 +41,7 @@ func Diff(old, next *Compiled) []Change {
 		d.names(list[1], was.Get(list[0]), is.Get(list[0]))
 	}
 	d.names("cached aggregate type", was.Get("modules").Get("cache"), is.Get("modules").Get("cache"))
-	for _, section := range [][2]string{{"geo_types", "geo type"}, {"projections", "projection"}, {"listeners", "listener"}} {
+	for _, section := range [][2]string{{"$defs", "shared definition"}, {"geo_types", "geo type"}, {"projections", "projection"}, {"listeners", "listener"}} {
 		d.members(section[1], "", was.Get(section[0]), is.Get(section[0]), d.definition(section[1]))
 	}
 	d.members("saga", "", was.Get("modules").Get("sagas"), is.Get("modules").Get("sagas"), d.definition("saga"))

@@ -13,6 +13,7 @@ import (
 func TestDiff(t *testing.T) {
 	const old = `{
 		"agent_types": ["user", "clerk"], "singletons": ["main"], "project_key": "ABC",
+		"$defs": {"money": {"type": "object"}, "gone": {}},
 		"aggregate_types": {
 			"order": {"events": {
 				"was_placed": {"schema": {"type": "object"}, "handler": [{"set": {"target": "a", "value": 1}}]},
@@ -25,6 +26,7 @@ func TestDiff(t *testing.T) {
 	}`
 	const next = `{
 		"agent_types": ["robot", "user"], "singletons": ["main"], "identity": {"uuid_versions": [4, 5, 7]},
+		"$defs": {"money": {"type": "object", "required": ["amount"]}, "new": {}},
 		"aggregate_types": {
 			"order": {"onTombstone": {"actor": "cascade"}, "events": {
 				"was_seen": {"schema": {}, "handler": []},
@@ -52,6 +54,9 @@ func TestDiff(t *testing.T) {
 		{Kind: spec.Removed, What: "agent type", Name: "clerk"},
 		{Kind: spec.Added, What: "agent type", Name: "robot"},
 		{Kind: spec.Removed, What: "cached aggregate type", Name: "cart"},
+		{Kind: spec.Changed, What: "shared definition", Name: "money", Keys: []string{"required"}},
+		{Kind: spec.Removed, What: "shared definition", Name: "gone"},
+		{Kind: spec.Added, What: "shared definition", Name: "new"},
 		{Kind: spec.Added, What: "identity"},
 		{Kind: spec.Removed, What: "project_key"},
 	}

@@ -85,8 +85,8 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 		at = at.Key("data")
 	}
 
-	f := fitting{r, typ + ":" + event}
-	schema := outline.Of(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event).Get("schema"))
+	f := fitting{reader: r, event: typ + ":" + event}
+	schema := r.c.schemaOf(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event))
 	if fault := f.fits(data, at, []outline.Schema{schema}, "data"); fault != nil {
 		fault.tell()
 		return
@@ -98,7 +98,11 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 type fitting struct {
 	reader
 	event string
+	// branch tells that it is about one of two values.
+	branch bool
 }
+
+func (f fitting) never() string { return neverFitting(f.event, f.branch) }
 
 // misfit is why a template never fits, nil where it may.
 type misfit struct {
@@ -142,13 +146,14 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	}
 	if nearest != nil && nearest.depth == strings.Count(string(at), "/") {
 		k := f.kinds(v, tick.TemplateForm) // no way takes a value of these kinds
-		nearest.tell = func() { f.c.neverFits(at, f.event, path, k, needs) }
+		nearest.tell = func() { f.c.neverFits(at, f.never(), path, k, needs) }
 	}
 	return nearest
 }
 
 // choiceFits is fits for an $if, whose values both have to fit. Without an "else" it is null where the predicate does not hold.
 func (f fitting) choiceFits(v value.Value, at diag.Pointer, schemas []outline.Schema, path string) *misfit {
+	f.branch = true
 	if fault := f.fits(v.Get("then"), at.Key("then"), schemas, path); fault != nil {
 		return fault
 	}
@@ -166,7 +171,7 @@ func (f fitting) fitsOne(v value.Value, at diag.Pointer, way outline.Alternative
 		v, form = operand, tick.Plain
 	}
 	if k&allowed == 0 {
-		fault := misfits(at, func() { f.c.neverFits(at, f.event, path, k, allowed) })
+		fault := misfits(at, func() { f.c.neverFits(at, f.never(), path, k, allowed) })
 		fault.depth, fault.needs = fault.depth-1, allowed
 		return fault
 	}
@@ -208,7 +213,7 @@ func (f fitting) chosen(v value.Value, at diag.Pointer, way outline.Alternative,
 	for _, schema := range way {
 		values, limited := schema.Values()
 		if limited && f.spend(len(values)) && !contained([]value.Value{v}, values) {
-			return misfits(at, func() { f.c.neverChosen(at, f.event, path, v) })
+			return misfits(at, func() { f.c.neverChosen(at, f.never(), path, v) })
 		}
 	}
 	return nil
@@ -222,7 +227,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		}
 		for _, name := range required {
 			if v.Get(name.Str()).IsMissing() {
-				return misfits(at, func() { f.c.neverComplete(at, f.event, dataPath(path, name.Str())) })
+				return misfits(at, func() { f.c.neverComplete(at, f.never(), dataPath(path, name.Str())) })
 			}
 		}
 	}
@@ -241,7 +246,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	for _, schema := range way {
 		if schema.Closed() && schema.Property(name).IsMissing() {
-			return misfits(at, func() { f.c.neverAllowed(at.Key(name), f.event, dataPath(path, name)) })
+			return misfits(at, func() { f.c.neverAllowed(at.Key(name), f.never(), dataPath(path, name)) })
 		}
 	}
 	return nil
@@ -277,7 +282,7 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 		}
 		for _, name := range required {
 			if _, lacking, _ := f.c.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
-				return misfits(at, func() { f.c.neverComplete(at, f.event, dataPath(path, name.Str())) })
+				return misfits(at, func() { f.c.neverComplete(at, f.never(), dataPath(path, name.Str())) })
 			}
 		}
 	}
@@ -302,7 +307,7 @@ func (f fitting) literal(v value.Value, at diag.Pointer, event *EventType) {
 	if first := failures[0]; !first.Received.IsMissing() { // what is missing has no place
 		at += diag.Pointer(first.Pointer)
 	}
-	f.c.neverValid(at, f.event, failures[0].Message)
+	f.c.neverValid(at, f.never(), failures[0].Message)
 }
 
 // fixed reports whether nothing in a template is computed.
@@ -344,7 +349,7 @@ func (l *looks) listener(v value.Value, of *Listener, at diag.Pointer) {
 			}
 			if slices.ContainsFunc(of.Events, func(p Pattern) bool { return p.Matches(t.Key, e.Key) }) {
 				matched++
-				r.schema = outline.Of(e.Value.Get("schema"))
+				r.schema = l.c.schemaOf(e.Value)
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func (c *Compiled) exampleFor(p Pattern) (Example, bool) {
 			if !p.Matches(aggregate.Key, event.Key) || t == nil || t.System || t.Schema == nil {
 				continue
 			}
-			data, ok := example.Of(event.Value.Get("schema"))
+			data, ok := example.Of(event.Value.Get("schema"), root.Get("$defs"))
 			if !ok {
 				continue
 			}

@@ -67,8 +67,18 @@ func hostileSpecs(oneIn int) map[string]string {
 		"long names in each other":    event(strings.Repeat(`{"properties":{"`+strings.Repeat("k", many)+`":`, 50)+`{"enum":[`+filled(halfSize, quoted)+`]}`+strings.Repeat("}}", 50), "", ""),
 		"a template with a long name": event(`{}`, "", `{`+emit+`,"data":{"`+long+`":[`+filled(halfSize, func(int) string { return `"$.x"` })+`]}}}`),
 		"wrong references":            event(`{"$defs":{`+names(many, property)+`},"allOf":[`+filled(halfSize/100, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/membor%07d"}`, i) })+`]}`, "", ""),
-		"unknown keywords":            event(`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", ""),
-		"unknown keys":                `{` + filled(whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) }) + `}`,
+		"definitions that all reach": `{"agent_types":["u"],"$defs":{` + names(many, func(i int) string {
+			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/$defs/d%d"}}}`, i, (i+1)%min(many, 1000), (i*7)%min(many, 1000))
+		}) + `},"aggregate_types":{"t":{"events":{` + names(1000, func(i int) string {
+			return fmt.Sprintf(`"e%d":{"schema":{"properties":{"x":{"$ref":"#/$defs/d%d"}}},"handler":[{"set":{"target":"x","value":"$.data.x.a.b.a.c"}}]}`, i, i%min(many, 1000))
+		}) + `}}}}`,
+		"definitions in a chain": `{"agent_types":["u"],"$defs":{` + names(min(many, 999), func(i int) string {
+			return fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"required":["x"]},{"additionalProperties":false}]}`, i, i+1)
+		}) + fmt.Sprintf(`,"d%d":{}`, min(many, 999)) + `},"aggregate_types":{"t":{"events":{` + names(1000, func(i int) string {
+			return fmt.Sprintf(`"e%d":{"schema":{"$ref":"#/$defs/d%d"},"handler":[]}`, i, i%min(many, 999))
+		}) + `}}}}`,
+		"unknown keywords": event(`{`+filled(whole, func(i int) string { return fmt.Sprintf(`"typ%d":1`, i) })+`}`, "", ""),
+		"unknown keys":     `{` + filled(whole, func(i int) string { return fmt.Sprintf(`"aggregate_typos%d":1`, i) }) + `}`,
 		"emits to nowhere": `{"agent_types": ["u"], "aggregate_types": {` + names(many/10, func(i int) string {
 			return fmt.Sprintf(`"%s%d":{"events":{"e":{"schema":{},"handler":[]}}}`, strings.Repeat("x", 50), i)
 		}) + `,"t":{"events":{` + filled(halfSize, func(i int) string {

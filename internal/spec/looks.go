@@ -47,7 +47,7 @@ func (c *compiler) slips() {
 	for _, t := range c.root.Get("aggregate_types").Members() {
 		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
 		for _, e := range t.Value.Get("events").Members() {
-			r := reader{looks: l, schema: outline.Of(e.Value.Get("schema")), state: l.stateOf(t.Key)}
+			r := reader{looks: l, schema: c.schemaOf(e.Value), state: l.stateOf(t.Key)}
 			at := at.Key(e.Key)
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))

@@ -140,12 +140,7 @@ func (r reader) decided(v value.Value) bool {
 	if !r.spend(1) || !v.Get("expired").IsMissing() && v.Get("expired").Get("now").IsMissing() {
 		return false
 	}
-	for _, part := range tick.PredicateParts(v, "") {
-		if r.varies(part) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(tick.PredicateParts(v, ""), r.varies)
 }
 
 // varies reports whether a part of a predicate or an operator depends on what it is asked of.

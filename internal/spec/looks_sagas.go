@@ -13,16 +13,16 @@ import (
 // saga looks at the events that a saga writes. Its paths lead into the event that triggers it, and into those that finished its steps.
 func (l *looks) saga(v value.Value, at diag.Pointer) {
 	trigger := v.Get("trigger")
-	r := reader{looks: l, schema: outline.Of(l.event(trigger, trigger.Get("event_type").Str()).Get("schema"))}
+	r := reader{looks: l, schema: l.c.schemaOf(l.event(trigger, trigger.Get("event_type").Str()))}
 	steps := v.Get("steps").Elems()
 	each := l.finished(steps)
 	r.bound = map[string]bound{"prev": {}, "context": {}}
 	if each != nil {
-		r.bound["context"] = bound{schema: outline.Of(closedObject(each...))}
+		r.bound["context"] = bound{schema: l.schema(closedObject(each...))}
 	}
 	ended, failed := r, r
 	failed.bound = maps.Clone(r.bound)
-	failed.bound["error"] = bound{schema: outline.Of(closedObject(text("step"), text("message")))}
+	failed.bound["error"] = bound{schema: l.schema(closedObject(text("step"), text("message")))}
 
 	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the one before, and before
 	// the first one nothing is there.
@@ -33,8 +33,8 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 			// It has the results of the steps before it, and of no others.
 			r.bound = map[string]bound{"prev": {}, "context": {}}
 			if l.spend(len(before) + i) {
-				r.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
-				r.bound["context"] = bound{schema: outline.Of(closedObject(each[:i]...))}
+				r.bound["prev"] = bound{schema: l.schema(oneOf(before))}
+				r.bound["context"] = bound{schema: l.schema(closedObject(each[:i]...))}
 			}
 		}
 		r.conditions(step, at)
@@ -52,7 +52,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	}
 	if each != nil && l.spend(len(before)) {
 		ended.bound = maps.Clone(ended.bound)
-		ended.bound["prev"] = bound{schema: outline.Of(oneOf(before))}
+		ended.bound["prev"] = bound{schema: l.schema(oneOf(before))}
 	}
 	ended.emit(v.Get("on_complete"), at.Key("on_complete"))
 	failed.emit(v.Get("on_failed"), at.Key("on_failed"))
@@ -94,6 +94,9 @@ func (l *looks) finished(steps []value.Value) []value.Member {
 	}
 	return members
 }
+
+// schema reads a schema that was put together of those of events.
+func (l *looks) schema(v value.Value) outline.Schema { return outline.Of(v, l.c.root.Get("$defs")) }
 
 // oneOf is the schema of what fits one of some schemas.
 func oneOf(schemas []value.Value) value.Value {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -171,12 +172,20 @@ func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {
 	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf(`write %q for the path, or {"$literal": %q} for the text`, meant, text)
 }
 
-func (m *messages) neverFits(at diag.Pointer, event, path string, has, needs outline.Kinds) {
+// neverFitting says what data of an event never do, which is said why of. chosen tells that they are one of two values.
+func neverFitting(event string, chosen bool) string {
+	if chosen {
+		return fmt.Sprintf("where this is chosen it does not fit the schema of %s, so that the write is refused", quote(event))
+	}
+	return fmt.Sprintf("this never fits the schema of %s, so that every write is refused", quote(event))
+}
+
+func (m *messages) neverFits(at diag.Pointer, never, path string, has, needs outline.Kinds) {
 	if needs == 0 {
-		m.neverAllowed(at, event, path)
+		m.neverAllowed(at, never, path)
 		return
 	}
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s has to be %s there", quote(event), path, phrase(needs)).
+	m.Warnf(at, "%s: %s has to be %s there", never, path, phrase(needs)).
 		Hintf("it is %s here", phrase(has))
 }
 
@@ -186,8 +195,8 @@ func (m *messages) readExists(at diag.Pointer, path string) {
 		Hintf(`to ask for events write {"not_equals": [%s, null]}`, quote(path))
 }
 
-func (m *messages) neverChosen(at diag.Pointer, event, path string, v value.Value) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s cannot be %s there", quote(event), path, shortened(v)).
+func (m *messages) neverChosen(at diag.Pointer, never, path string, v value.Value) {
+	m.Warnf(at, "%s: %s cannot be %s there", never, path, shortened(v)).
 		Hintf("write one of the values that the schema allows")
 }
 
@@ -204,18 +213,18 @@ func shortened(v value.Value) string {
 	return s
 }
 
-func (m *messages) neverComplete(at diag.Pointer, event, path string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is required there", quote(event), path).
+func (m *messages) neverComplete(at diag.Pointer, never, path string) {
+	m.Warnf(at, "%s: %s is required there", never, path).
 		Hintf("add it, or make it optional in the schema")
 }
 
-func (m *messages) neverAllowed(at diag.Pointer, event, path string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s is not allowed there", quote(event), path).AtKey().
+func (m *messages) neverAllowed(at diag.Pointer, never, path string) {
+	m.Warnf(at, "%s: %s is not allowed there", never, path).AtKey().
 		Hintf("leave it out, or declare it in the schema")
 }
 
-func (m *messages) neverValid(at diag.Pointer, event, why string) {
-	m.Warnf(at, "this never fits the schema of %s, so that every write is refused: %s", quote(event), strings.TrimSuffix(why, ".")).
+func (m *messages) neverValid(at diag.Pointer, never, why string) {
+	m.Warnf(at, "%s: %s", never, strings.TrimSuffix(why, ".")).
 		Hintf("write what the schema lets through, or change the schema")
 }
 
@@ -233,6 +242,11 @@ func (m *messages) unusedRead(at diag.Pointer, name string) {
 	path := "$.reads." + name
 	m.Warnf(at, "%s is read for every event, and nothing here looks at it", quote(name)).AtKey().
 		Hintf("look at %s in a guard, a condition or an emit, or take it out", quote(path))
+}
+
+func (m *messages) unusedDefinition(at diag.Pointer, name string) {
+	m.Warnf(at, "no schema uses the definition %s", quote(name)).AtKey().
+		Hintf(`refer to it with {"$ref": %s}, or take it out`, quote("#/$defs/"+name))
 }
 
 func (m *messages) sameForAll(at diag.Pointer) {

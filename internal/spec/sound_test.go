@@ -164,7 +164,7 @@ func (h *history) disproves(d diag.Diagnostic) bool {
 
 // isLookedAt reports whether a warning is one that disproves knows.
 func isLookedAt(d diag.Diagnostic) bool {
-	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/condition/") ||
+	return strings.Contains(d.Message, " holds here") && strings.Contains(string(d.Pointer), "/condition/") && !strings.Contains(string(d.Pointer), "/$if/") ||
 		slices.ContainsFunc([]string{"this never fits the schema", "is never a number", "is never a text", "leads to nothing", "leads nowhere", "matches nothing"}, func(part string) bool {
 			return strings.Contains(d.Message, part)
 		})

@@ -39,7 +39,7 @@ type TagDeclaration struct {
 const tagSemantics = 1
 
 func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
-	schema := outline.Of(v.Get("schema"))
+	schema := c.schemaOf(v)
 	c.members(v.Get("tags"), at, "tags", maxTags, func(name string, v value.Value, at diag.Pointer) {
 		if name == "actor" || name == "target" {
 			c.tagOfOurs(at, name)

@@ -48,7 +48,7 @@ type UniqueSet struct {
 const uniqueSemantics = 1
 
 func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
-	schema := outline.Of(v.Get("schema"))
+	schema := c.schemaOf(v)
 	c.members(v.Get("unique"), at.Key("unique"), "unique", maxUnique, func(name string, v value.Value, at diag.Pointer) {
 		c.name(name, at, "a set of unique values")
 		u := &UniqueValue{Name: name, Pointer: at}

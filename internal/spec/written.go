@@ -97,7 +97,7 @@ func (l *looks) state(events value.Value) *written {
 			root.anything()
 			continue
 		}
-		s := states{l, outline.Of(e.Value.Get("schema")), &changes}
+		s := states{l, l.c.schemaOf(e.Value), &changes}
 		s.operations(root, handler)
 	}
 

@@ -51,7 +51,7 @@ func TestOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := example.Of(s)
+		got, ok := example.Of(s, value.Value{})
 		if !ok || got.String() != tc.want {
 			t.Errorf("%s: %s, %v; want %s", tc.schema, got, ok, tc.want)
 			continue
@@ -69,7 +69,7 @@ func TestOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := example.Of(s); ok {
+		if got, ok := example.Of(s, value.Value{}); ok {
 			t.Errorf("%s: %s", none, got)
 		}
 	}
@@ -104,7 +104,7 @@ func TestExamplesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := example.Of(s); ok {
+		if got, ok := example.Of(s, value.Value{}); ok {
 			t.Errorf("%.60s: there is an example of %d members", src, got.Len())
 		}
 	}

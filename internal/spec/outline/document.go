@@ -2,6 +2,7 @@ package outline
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,9 +50,32 @@ type scope struct {
 	root diag.Pointer
 }
 
+// Shared is the place of the definitions that all schemas of a spec share, its top-level "$defs", as a document has it: its own places
+// begin with "/".
+const Shared diag.Pointer = "#/$defs"
+
+// Definition returns the name of the shared definition that a place is in, "" where it is a place in the document itself.
+func Definition(at diag.Pointer) string {
+	within, ok := strings.CutPrefix(string(at), string(Shared)+"/")
+	if !ok {
+		return ""
+	}
+	return diag.Pointer("/" + within).Steps()[0]
+}
+
+// InSpec returns the place in the spec of a place in a document, which stands at of in the spec.
+func InSpec(of, at diag.Pointer) diag.Pointer {
+	if Definition(at) != "" {
+		return at[len("#"):]
+	}
+	return of + at
+}
+
 // Document is a whole schema, with the schemas in it and the URIs that they go by.
 type Document struct {
 	root value.Value
+	// shared are the definitions of the spec, missing where there are none. They know nothing of the document.
+	shared value.Value
 	// scopes has the base URI of every schema in the document, resources the root of what each URI stands for. They are filled
 	// when something first asks for them.
 	scopes    map[diag.Pointer]scope
@@ -63,8 +87,8 @@ type Document struct {
 // Taken is a schema with a $id that another one has already.
 type Taken struct{ At, By diag.Pointer }
 
-// Read returns the document whose root is v.
-func Read(v value.Value) *Document { return &Document{root: v} }
+// Read returns the document whose root is v, in a spec with shared definitions.
+func Read(v, shared value.Value) *Document { return &Document{root: v, shared: shared} }
 
 // Root returns the whole schema.
 func (d *Document) Root() Schema { return Schema{Value: d.root, doc: d} }
@@ -152,6 +176,8 @@ const (
 	// NoSchema: In is what stands there.
 	NoSchema
 	TooMany
+	// NoDefinition: what stands in a shared definition refers to something else than such definitions.
+	NoDefinition
 )
 
 // Fault is the reason with what there is to say about it.
@@ -163,6 +189,9 @@ type Fault struct {
 
 // Find follows a reference that stands in the schema at the place from. It may be used after Index reported true.
 func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
+	if Definition(from) != "" {
+		return d.findShared(ref)
+	}
 	d.Index()
 	s := d.scopeOf(from)
 	u, err := s.base.Parse(ref)
@@ -179,7 +208,13 @@ func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
 	case u.Fragment != "" && u.Fragment[0] != '/':
 		return Schema{}, Fault{Why: Anchor}
 	}
-	to, fault := d.follow(root, u.Fragment)
+	to, fault := d.follow(d.at(root), u.Fragment)
+	if name := definitionNamed(u.Fragment); fault.Why == Nowhere && name != "" && d.shared.Len() > 0 && strings.HasPrefix(ref, "#") {
+		// What a schema does not define itself the spec may.
+		if own := d.at(root).Get("$defs"); own.Get(name).IsMissing() {
+			return d.definition(u.Fragment, name, own)
+		}
+	}
 	if fault.Why != Found {
 		return Schema{}, fault
 	}
@@ -195,12 +230,59 @@ func (d *Document) Find(ref string, from diag.Pointer) (Schema, Fault) {
 	return to, Fault{}
 }
 
-// follow goes from the schema at root along a JSON pointer.
-func (d *Document) follow(root diag.Pointer, pointer string) (Schema, Fault) {
+// findShared is Find for a reference in a shared definition, which leads to shared definitions alone.
+func (d *Document) findShared(ref string) (Schema, Fault) {
+	u, err := url.Parse(ref)
+	switch {
+	case err != nil:
+		return Schema{}, Fault{Why: NoURI}
+	case !strings.HasPrefix(ref, "#"):
+		return Schema{}, Fault{Why: OtherDocument}
+	case u.Fragment != "" && u.Fragment[0] != '/':
+		return Schema{}, Fault{Why: Anchor}
+	}
+	name := definitionNamed(u.Fragment)
+	if name == "" {
+		return Schema{}, Fault{Why: NoDefinition}
+	}
+	return d.definition(u.Fragment, name, value.Value{})
+}
+
+// definitionNamed returns the name that a JSON pointer gives to a definition that it leads to or into, "" where it leads elsewhere.
+func definitionNamed(pointer string) string {
+	if steps := diag.Pointer(pointer).Steps(); len(steps) > 1 && steps[0] == "$defs" {
+		return steps[1]
+	}
+	return ""
+}
+
+// definition follows a JSON pointer into the shared definition of a name. own are other definitions that it might have meant.
+func (d *Document) definition(pointer, name string, own value.Value) (Schema, Fault) {
+	if d.shared.Get(name).IsMissing() {
+		return Schema{}, Fault{Why: Nowhere, Token: name, In: value.ObjectValue(slices.Concat(own.Members(), d.shared.Members())...)}
+	}
+	root := Schema{Value: value.ObjectValue(value.Member{Key: "$defs", Value: d.shared}), At: "#", doc: d}
+	to, fault := d.follow(root, pointer)
+	switch {
+	case fault.Why != Found:
+		return Schema{}, fault
+	case to.Kind() != value.Object && to.Kind() != value.Bool:
+		return Schema{}, Fault{Why: NoSchema, In: to.Value}
+	}
+	return to, Fault{}
+}
+
+// at returns the schema at a place of the document itself.
+func (d *Document) at(place diag.Pointer) Schema {
 	s := d.Root()
-	for _, token := range root.Steps() {
+	for _, token := range place.Steps() {
 		s = s.step(token)
 	}
+	return s
+}
+
+// follow goes from a schema along a JSON pointer.
+func (d *Document) follow(s Schema, pointer string) (Schema, Fault) {
 	for _, token := range diag.Pointer(pointer).Steps() {
 		next := s.step(token)
 		if next.IsMissing() {

@@ -13,13 +13,13 @@ import (
 // Schema is a schema in a document, or the value of one of its keywords. The zero Schema is missing.
 type Schema struct {
 	value.Value
-	// At is its place in the document.
+	// At is its place in the document. That of a shared definition, or of a part of one, is Shared with the way from there.
 	At  diag.Pointer
 	doc *Document
 }
 
-// Of returns the schema that is a whole document.
-func Of(root value.Value) Schema { return Read(root).Root() }
+// Of returns the schema that is a whole document of a spec with shared definitions.
+func Of(root, shared value.Value) Schema { return Read(root, shared).Root() }
 
 // Member is Get with the place.
 func (s Schema) Member(key string) Schema {

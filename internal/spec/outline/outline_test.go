@@ -20,7 +20,7 @@ func read(tb testing.TB, text string) outline.Schema {
 	if err != nil {
 		tb.Fatalf("%s: %v", text, err)
 	}
-	return outline.Of(v)
+	return outline.Of(v, value.Value{})
 }
 
 // places writes the places of schemas that hold together.
@@ -118,7 +118,7 @@ func TestFind(t *testing.T) {
 		to, ok := s.Ref()
 		got := "#" + string(to.At)
 		if !ok {
-			_, fault := outline.Read(root.Value).Find(ref, s.At)
+			_, fault := outline.Read(root.Value, value.Value{}).Find(ref, s.At)
 			got = fmt.Sprint(fault.Why)
 		}
 		if got != want {
@@ -138,7 +138,7 @@ func FuzzOutline(f *testing.F) {
 			return
 		}
 		b := work.Counted(10_000)
-		all, _ := outline.Alternatives([]outline.Schema{outline.Of(v)}, b)
+		all, _ := outline.Alternatives([]outline.Schema{outline.Of(v, value.Value{})}, b)
 		for _, a := range all {
 			a.Property("x", func(string, string) bool { return true })
 			a.Item(0)
@@ -146,7 +146,7 @@ func FuzzOutline(f *testing.F) {
 				t.Errorf("%s: kinds %d", text, k)
 			}
 		}
-		if first, ok := outline.FirstAlternative([]outline.Schema{outline.Of(v)}, work.Counted(10_000)); ok && len(first) > 10_000 {
+		if first, ok := outline.FirstAlternative([]outline.Schema{outline.Of(v, value.Value{})}, work.Counted(10_000)); ok && len(first) > 10_000 {
 			t.Errorf("%s: %d schemas", text, len(first))
 		}
 	})

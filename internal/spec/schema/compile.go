@@ -17,25 +17,23 @@ type compiler struct {
 	nodes    map[diag.Pointer]*node
 	order    []*node
 	compiled map[string]*ecma.Regexp
-	// required has the names that a schema requires, as they were written.
-	required map[*node][]value.Value
-	// outside has the places of required names that were told to be forbidden.
-	outside map[diag.Pointer]bool
+	// refersTo has the shared definitions that references lead to.
+	refersTo map[string]bool
 }
 
 func newCompiler(doc value.Value, at diag.Pointer, g *Group) *compiler {
 	return &compiler{
-		doc: outline.Read(doc), at: at, Group: g,
-		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{}, required: map[*node][]value.Value{}, outside: map[diag.Pointer]bool{},
+		doc: outline.Read(doc, g.shared.source), at: at, Group: g,
+		nodes: map[diag.Pointer]*node{}, compiled: map[string]*ecma.Regexp{}, refersTo: map[string]bool{},
 	}
 }
 
 func (c *compiler) errorf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
-	return c.list.Errorf(c.at+at, format, args...)
+	return c.list.Errorf(outline.InSpec(c.at, at), format, args...)
 }
 
 func (c *compiler) warnf(at diag.Pointer, format string, args ...any) *diag.Diagnostic {
-	return c.list.Warnf(c.at+at, format, args...)
+	return c.list.Warnf(outline.InSpec(c.at, at), format, args...)
 }
 
 func (c *compiler) compile() *node {
@@ -51,10 +49,17 @@ func (c *compiler) compile() *node {
 		return nil
 	}
 	root := c.node(c.doc.Root().Value, "")
-	if c.list.Errors() == before && c.checkGraph() {
+	if c.list.Errors() == before && c.checkGraph() != nil {
 		c.contradictions()
 	}
 	return root
+}
+
+// forgetPlaces is called when no more findings are made: of a deep schema, the places are much longer than all else.
+func (c *compiler) forgetPlaces() {
+	for _, n := range c.order {
+		n.at = ""
+	}
 }
 
 // node compiles the schema v, which stands at the place at of the document. It returns a node even where v is faulty.

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"j17/internal/spec/diag"
+	"j17/internal/spec/outline"
 	"j17/internal/value"
 )
 
@@ -145,10 +146,11 @@ func (c *compiler) unlistedNeeds(n *node, v value.Value, at diag.Pointer) {
 
 // requiredOutside warns of a required field that a closed object, which holds for the same value, does not have.
 func (c *compiler) requiredOutside(at diag.Pointer, name string, closed *objectRule) {
-	if c.outside[at] {
+	place := outline.InSpec(c.at, at)
+	if c.outside[place] {
 		return
 	}
-	c.outside[at] = true
+	c.outside[place] = true
 	d := c.warnf(at, "the field %s is required, but \"additionalProperties\" forbids it: no object fits", diag.Quote(name))
 	d.Hintf(`name it under "properties"`)
 	if c.list.Suggests() {

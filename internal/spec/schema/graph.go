@@ -31,15 +31,15 @@ func (n *node) sameEdges() []*node {
 }
 
 // checkGraph refuses schemas that could not be checked in bounded time: those that lead back to themselves for the
-// same value, and those that lead to too many others. It reports whether there are none.
-func (c *compiler) checkGraph() bool {
+// same value, and those that lead to too many others. It returns what is known of them, nil where there is such a schema.
+func (c *compiler) checkGraph() map[*node]*mark {
 	g := graph{compiler: c, marks: make(map[*node]*mark, len(c.order))}
 	for _, n := range c.order {
 		if g.visit(n); g.failed {
-			return false
+			return nil
 		}
 	}
-	return true
+	return g.marks
 }
 
 type graph struct {
@@ -51,6 +51,9 @@ type graph struct {
 
 func (g *graph) visit(n *node) *mark {
 	// A schema that is met again while it is open leads to itself with one and the same value.
+	if m := g.shared.marks[n]; m != nil {
+		return m
+	}
 	if m, ok := g.marks[n]; ok {
 		if m.open && !g.failed {
 			g.failed = true
@@ -101,7 +104,7 @@ func (g *graph) reportLoop(n *node) {
 		if from.same != nil && from.same.ref == loop[i+1] {
 			var places []string
 			for _, step := range loop {
-				places = append(places, "#"+string(step.at))
+				places = append(places, "#"+strings.TrimPrefix(string(step.at), "#"))
 			}
 			if len(places) > 8 {
 				places = append(append(places[:4:4], "..."), places[len(places)-3:]...)

@@ -76,7 +76,11 @@ func (c *compiler) unknownKeyword(keyword string, at diag.Pointer) {
 	if isOwn(keyword) {
 		return
 	}
-	d := c.warnf(at, "%s is no keyword of JSON Schema and has no effect", diag.Quote(keyword)).AtKey()
+	say := c.warnf
+	if outline.Definition(at) != "" {
+		say = c.errorf // no older spec has such definitions
+	}
+	d := say(at, "%s is no keyword of JSON Schema and has no effect", diag.Quote(keyword)).AtKey()
 	if d.Hint = c.keywordMeant(keyword); d.Hint == "" {
 		d.Hintf(`fields of an object stand under "properties"; notes go into "$comment" or a keyword that starts with x-`)
 	}
@@ -187,6 +191,10 @@ func (c *compiler) core(n *node, keyword string, v value.Value, at diag.Pointer)
 	}
 	switch keyword {
 	case "$id":
+		if outline.Definition(at) != "" {
+			c.errorf(at, "a definition that all schemas share has no $id").AtKey().Hintf(`leave it out: it is referred to as "#/$defs/<name>"`)
+			return
+		}
 		c.checkID(v.Str(), at)
 	case "$schema":
 		if !isDraft(v.Str()) {

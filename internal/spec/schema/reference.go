@@ -2,6 +2,7 @@ package schema
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -16,13 +17,20 @@ func (c *compiler) reference(ref string, from diag.Pointer) *node {
 	at := from.Key("$ref")
 	switch fault.Why {
 	case outline.Found:
+		if name := outline.Definition(to.At); name != "" {
+			c.refer(from, name)
+			return c.shared.node(to)
+		}
 		return c.node(to.Value, to.At)
+	case outline.NoDefinition:
+		c.errorf(at, "%s is in a definition that all schemas share, and references there lead to such definitions alone", diag.Quote(ref)).
+			Hintf(`write "#/$defs/<name>", and give what is meant a name among them`)
 	case outline.NoURI:
 		c.errorf(at, "%s is not a URI reference", diag.Quote(ref)).Hintf(`write "#/$defs/<name>" for a schema under "$defs"`)
 	case outline.OtherDocument:
 		// Often only the "#" is missing.
 		d := c.errorf(at, "%s leads to another document, and references to other documents are not supported", diag.Quote(ref))
-		defs := c.doc.Root().Get("$defs")
+		defs := value.ObjectValue(slices.Concat(c.doc.Root().Get("$defs").Members(), c.shared.source.Members())...)
 		if name, ok := strings.CutPrefix(ref, "/$defs/"); ok {
 			d.Hintf("did you mean %s?", diag.Quote("#/$defs/"+name))
 		} else if !defs.Get(ref).IsMissing() {

@@ -41,6 +41,16 @@ const (
 type Schema struct {
 	root *node
 	seed maphash.Seed
+	// definitions are the shared definitions that the schema reaches, sorted.
+	definitions []string
+}
+
+// Definitions returns the names of the shared definitions that the schema reaches, by other ones too, sorted. A nil Schema reaches none.
+func (s *Schema) Definitions() []string {
+	if s == nil {
+		return nil
+	}
+	return s.definitions
 }
 
 // Failure is one reason why a value does not fit a schema.
@@ -70,11 +80,20 @@ type Group struct {
 	full bool
 	// matching is what may be spent on finding out which names are required and not allowed.
 	matching *work.Budget
+	// required has the names that a schema requires, as they were written.
+	required map[*node][]value.Value
+	// outside has the places in the spec of required names that were told to be forbidden.
+	outside map[diag.Pointer]bool
+	// shared are the definitions that all schemas of the group may refer to.
+	shared definitions
 }
 
 // NewGroup returns a group that reports everything that is wrong with its schemas to l.
 func NewGroup(l *diag.List) *Group {
-	return &Group{list: l, patterns: ecma.NewLibrary(), matching: work.Counted(maxMatching)}
+	return &Group{
+		list: l, patterns: ecma.NewLibrary(), matching: work.Counted(maxMatching),
+		required: map[*node][]value.Value{}, outside: map[diag.Pointer]bool{},
+	}
 }
 
 // Compile compiles the schema v, which stands at the place at of the spec. The result is never nil; if there was an error, it
@@ -86,10 +105,16 @@ func (g *Group) Compile(v value.Value, at diag.Pointer) *Schema {
 	if g.list.Errors() > before {
 		root = &node{}
 	}
-	for _, n := range c.order {
-		n.at = "" // of a deep schema, the places are much longer than all else
+	c.forgetPlaces()
+	return &Schema{root: root, seed: maphash.MakeSeed(), definitions: g.shared.reached(c.refersTo)}
+}
+
+// Done is called after the last schema. It returns the names of shared definitions that no schema reaches, sorted.
+func (g *Group) Done() []string {
+	if g.shared.compiler != nil {
+		g.shared.compiler.forgetPlaces()
 	}
-	return &Schema{root: root, seed: maphash.MakeSeed()}
+	return g.shared.unused()
 }
 
 // Valid reports whether v fits the schema. Its work is taken from the budget; the error is the budget's, where that ended.

@@ -137,16 +137,21 @@ func (c *schemas) object(s outline.Schema) *typ {
 
 // ref returns the type of the schema that a reference leads to.
 func (c *schemas) ref(to outline.Schema) *typ {
-	if name, ok := c.refs[to.At]; ok {
+	prefix, refs, steps := c.prefix, c.refs, to.At.Steps()
+	if name := outline.Definition(to.At); name != "" {
+		// A shared definition is declared once, and what is in it after it.
+		refs, prefix, steps = c.model.shared, pascal(name), steps[len(outline.Shared.Key(name).Steps()):]
+	}
+	if name, ok := refs[to.At]; ok {
 		return &typ{kind: reference, name: name}
 	}
 	last := ""
-	for _, step := range to.At.Steps() {
-		last = step
+	if len(steps) > 0 {
+		last = pascal(steps[len(steps)-1])
 	}
-	d := c.model.declare(c.prefix+pascal(last), "", &typ{})
+	d := c.model.declare(prefix+last, "", &typ{})
 	d.about = to.Get("description").Str()
-	c.refs[to.At] = d.name
+	refs[to.At] = d.name
 	d.typ = c.of(to)
 	return &typ{kind: reference, name: d.name}
 }

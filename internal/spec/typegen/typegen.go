@@ -86,13 +86,15 @@ type model struct {
 	aggregates   []aggregate
 	// states has the names of the states of aggregate types, and shown those of what sources of projections hold of them.
 	states, shown map[string]string
+	// shared has the names of the declarations of shared definitions, by their places.
+	shared map[diag.Pointer]string
 }
 
 const agentName = "Agent"
 
 // newModel reads a spec that is known to be valid.
 func newModel(root value.Value) *model {
-	m := &model{byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}}
+	m := &model{byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}, shared: map[diag.Pointer]string{}}
 	m.declare(agentName, "who caused an event, or whom it is about", &typ{kind: object, fields: []field{
 		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
 	}})
@@ -115,7 +117,7 @@ func newModel(root value.Value) *model {
 			c := &schemas{model: m, prefix: a.typeName + pascal(e.Key), refs: map[diag.Pointer]string{}}
 			d := m.declare(c.prefix+"Data", "the data of "+t.Key+"."+e.Key, &typ{})
 			c.refs[""] = d.name
-			d.typ = c.of(outline.Of(s))
+			d.typ = c.of(outline.Of(s, root.Get("$defs")))
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
 			m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)

@@ -20,6 +20,8 @@ export type TreeNodeWasGrownData = {
   by_name?: { [key: string]: number };
   branches?: Array<TreeNodeWasGrownBranch>;
   either?: string | boolean;
+  price?: Money;
+  amounts?: Array<MoneyCurrency>;
   all?: TreeNodeWasGrownBranch & {
     length: number;
   };
@@ -35,6 +37,17 @@ export type TreeNodeWasGrownBranch = {
   name: string;
   next?: TreeNodeWasGrownBranch;
 };
+
+/** Money: an amount in a currency. */
+export type Money = {
+  amount: Amount;
+  currency: string;
+  of?: Array<Money>;
+};
+
+export type Amount = number;
+
+export type MoneyCurrency = string;
 
 /** TreeNodeWasCutData: the data of tree-node.was_cut. */
 export type TreeNodeWasCutData = {
@@ -87,6 +100,8 @@ export type TreeNodeState = {
   by_name?: { [key: string]: number };
   branches?: Array<TreeNodeWasGrownBranch>;
   either?: string | boolean;
+  price?: Money;
+  amounts?: Array<MoneyCurrency>;
   all?: TreeNodeWasGrownBranch & {
     length: number;
   };
@@ -172,6 +187,8 @@ export type TreeNodeSource = {
   by_name?: { [key: string]: number };
   branches?: Array<TreeNodeWasGrownBranch>;
   either?: string | boolean;
+  price?: Money;
+  amounts?: Array<MoneyCurrency>;
   all?: TreeNodeWasGrownBranch & {
     length: number;
   };
@@ -225,6 +242,8 @@ export type TreeNodeSingleton = {
   by_name?: { [key: string]: number };
   branches?: Array<TreeNodeWasGrownBranch>;
   either?: string | boolean;
+  price?: Money;
+  amounts?: Array<MoneyCurrency>;
   all?: TreeNodeWasGrownBranch & {
     length: number;
   };
@@ -272,6 +291,7 @@ export type TreeResult = {
     first: unknown;
     kept: "$x";
     path: null | "young" | "cut";
+    paid: unknown;
     label: null | "many" | "few";
     rest?: string | null;
   };
