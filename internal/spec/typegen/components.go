@@ -23,9 +23,11 @@ func DataComponent(aggregateType, event string) string { return aggregateType + 
 
 // Components returns the schemas of the data of all event types of a spec, in its order. What references lead to in a schema becomes a
 // component of its own, named after the schema and the last step of its place: many tools follow references to whole components only. A
-// component has neither $defs nor $id, and no schema in it is true or false but additionalProperties.
+// component has neither $defs nor $id, and no schema in it is true or false but additionalProperties. A definition that the schemas of the
+// spec share is one component for all of them.
 func Components(root value.Value) []Component {
-	l := &lifting{taken: map[string]int{}}
+	l := &lifting{taken: map[string]int{}, definitions: root.Get("$defs"), shared: map[diag.Pointer]string{}}
+	eachData(root, func(name string, _ value.Value) { l.taken[name]++ })
 	eachData(root, l.lift)
 	return l.components
 }
@@ -44,6 +46,9 @@ func eachData(root value.Value, f func(name string, schema value.Value)) {
 // lifting gathers components.
 type lifting struct {
 	components []Component
+	// definitions are those that all schemas share, and shared has what their components are called.
+	definitions value.Value
+	shared      map[diag.Pointer]string
 	// taken has the names of parts, each with the number of the last one that was called alike.
 	taken map[string]int
 	// short counts the components with short names.
@@ -57,24 +62,38 @@ const maxGrowth = 3
 // lift adds the components of a schema: itself, and what references lead to.
 func (l *lifting) lift(name string, schema value.Value) {
 	// Find where references lead, those in what is found included.
-	root := outline.Of(schema)
+	root := outline.Of(schema, l.definitions)
 	w := &lifter{root: root, names: map[diag.Pointer]string{}, times: map[diag.Pointer]int{}, seen: map[diag.Pointer]bool{}}
 	w.find(root)
 	for i := 0; i < len(w.targets); i++ {
-		w.find(w.targets[i])
+		if l.shared[w.targets[i].At] == "" {
+			w.find(w.targets[i])
+		}
 	}
 
-	// Name the places, the whole schema by its own name.
+	// Name the places, the whole schema by its own name. What is shared may have one.
 	growth := 0
+	var written, own []outline.Schema
 	for _, to := range w.targets {
-		w.names[to.At] = name
-		if to.At != root.At {
+		switch named := l.shared[to.At]; {
+		case named != "":
+			w.names[to.At] = named
+			continue
+		case outline.Definition(to.At) != "":
+			w.names[to.At] = l.free(sharedPrefix, to.At)
+			l.shared[to.At] = w.names[to.At]
+			written = append(written, to)
+			continue
+		case to.At == root.At:
+			w.names[to.At] = name
+		default:
 			w.names[to.At] = l.free(name, to.At)
 		}
+		own = append(own, to)
 		growth += w.times[to.At] * (len(componentsAt) + len(w.names[to.At]))
 	}
 	if growth > maxGrowth*len(schema.AppendJSON(nil)) {
-		for _, to := range w.targets {
+		for _, to := range own {
 			l.short++
 			w.names[to.At] = shortPrefix + strconv.Itoa(l.short)
 		}
@@ -86,12 +105,15 @@ func (l *lifting) lift(name string, schema value.Value) {
 	} else {
 		l.add(name, appendReference(nil, alias))
 	}
-	for _, to := range w.targets {
+	for _, to := range append(own, written...) {
 		if alias := w.names[to.At]; alias != name {
 			l.add(alias, w.write(nil, to, true))
 		}
 	}
 }
+
+// sharedPrefix starts the names of shared definitions.
+const sharedPrefix = "shared"
 
 func (l *lifting) add(name string, schema []byte) {
 	l.components = append(l.components, Component{name, schema})
