@@ -12,7 +12,7 @@ import (
 
 // ProjectionSemantics is the version of what projections make of states. It is part of every projection's fingerprints, so that
 // what an older version made of the same states is not taken for what this one makes.
-const ProjectionSemantics = 2
+const ProjectionSemantics = 3
 
 // Projection is a compiled definition of a view over aggregates. There are two forms: the named one has a result for each aggregate
 // of the type ForEach, the array form one for each set of parameters.

@@ -45,7 +45,7 @@ type UniqueSet struct {
 }
 
 // uniqueSemantics is the version of what values are made of. It is part of the fingerprints of sets.
-const uniqueSemantics = 1
+const uniqueSemantics = 2
 
 func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
 	schema := c.schemaOf(v)

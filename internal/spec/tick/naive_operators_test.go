@@ -353,11 +353,19 @@ func timeOf(v value.Value) aTime {
 			return fraction{new(big.Rat).Add(rest.Rat, new(big.Rat).SetInt64(t.Unix())), f.scale}.value()
 		}})
 	}
-	parts := regexp.MustCompile(`^(\d{4}-\d{2}-\d{2})(?:T(\d{2}:\d{2}:\d{2})(\.\d{1,18})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d))?$`).FindStringSubmatch(v.Str())
+	parts := regexp.MustCompile(`^(\d{4}-\d{2}-\d{2})(?:T(\d{2}:\d{2}:\d{2})(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d))?$`).FindStringSubmatch(strings.ToUpper(v.Str()))
 	if parts == nil {
 		panic(misfit{})
 	}
 	clock := parts[2]
+	if strings.HasSuffix(clock, ":60") {
+		// A leap second is the one after 23:59:59 in UTC.
+		clock = strings.TrimSuffix(clock, "60") + "59"
+		t, err := time.Parse(time.RFC3339, parts[1]+"T"+clock+parts[4])
+		if err != nil || !strings.HasSuffix(t.UTC().Format("15:04:05"), "23:59:59") {
+			panic(misfit{})
+		}
+	}
 	if clock == "" {
 		clock = "00:00:00"
 	}
@@ -378,7 +386,7 @@ func timeOf(v value.Value) aTime {
 }
 
 func inYears(t aTime) aTime {
-	if t.Year() < 1 || t.Year() > 9999 {
+	if t.Year() < 0 || t.Year() > 9999 {
 		panic(misfit{})
 	}
 	return t
@@ -386,6 +394,9 @@ func inYears(t aTime) aTime {
 
 func later(from, by value.Value) value.Value {
 	t := timeOf(from)
+	if iso := regexp.MustCompile(`^P(?:(\d+)W|(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?)$`).FindStringSubmatch(by.Str()); iso != nil {
+		return laterByPeriod(from, t.date, iso)
+	}
 	parts := regexp.MustCompile(`^(-?)(\d{1,18})(s|m|h|d|w|mo|y)$`).FindStringSubmatch(by.Str())
 	if parts == nil {
 		panic(misfit{})
@@ -423,6 +434,38 @@ func later(from, by value.Value) value.Value {
 	return t.write(inYears(t).Time, true)
 }
 
+// laterByPeriod adds the parts of a duration of ISO 8601: weeks, or years, months, days, hours, minutes and seconds.
+func laterByPeriod(from value.Value, date bool, parts []string) value.Value {
+	if strings.HasSuffix(parts[0], "T") || parts[0] == "P" {
+		panic(misfit{})
+	}
+	count := func(i int) int {
+		n, err := strconv.Atoi("0" + parts[i])
+		if err != nil || n > 400_000_000_000 {
+			panic(misfit{})
+		}
+		return n
+	}
+	// What is between two units cannot be left out.
+	for _, gap := range [][]int{{2, 3, 4}, {5, 6, 7}} {
+		if parts[gap[0]] != "" && parts[gap[1]] == "" && parts[gap[2]] != "" {
+			panic(misfit{})
+		}
+	}
+	months := 12*count(2) + count(3)
+	seconds := 86400*(7*count(1)+count(4)) + 3600*count(5) + 60*count(6) + count(7)
+	if date && seconds%86400 != 0 {
+		panic(misfit{})
+	}
+	if months > 0 {
+		from = later(from, value.StringValue(strconv.Itoa(months)+"mo"))
+	}
+	if date {
+		return later(from, value.StringValue(strconv.Itoa(seconds/86400)+"d"))
+	}
+	return later(from, value.StringValue(strconv.Itoa(seconds)+"s"))
+}
+
 func begin(of value.Value, unit string) value.Value {
 	t := timeOf(of)
 	back := func(step time.Duration, until func() bool) {
@@ -447,7 +490,7 @@ func begin(of value.Value, unit string) value.Value {
 	case "year":
 		back(24*time.Hour, func() bool { return t.YearDay() == 1 })
 	}
-	return t.write(t.Time, false)
+	return t.write(inYears(t).Time, false)
 }
 
 // optional leaves the operation out where an optional path of a value leads nowhere. Those in operators are looked at when they are
@@ -539,7 +582,7 @@ func (g *generator) text() value.Value {
 	at := str(g.pick("time path", "$.metadata.timestamp", "@.n", "$.data.n", "$.data.s"))
 	switch rapid.IntRange(0, 6).Draw(g.T, "text") {
 	case 5:
-		return obj("$add_duration", value.ArrayValue(at, str(g.pick("duration", "90s", "-30m", "25h", "40d", "-2w", "11mo", "-1y", "$.data.s"))))
+		return obj("$add_duration", value.ArrayValue(at, str(g.pick("duration", "90s", "-30m", "25h", "40d", "-2w", "11mo", "-1y", "P1M10DT12H", "P2W", "$.data.s"))))
 	case 6:
 		return obj("$date_trunc", at, "to", g.pick("unit", "second", "minute", "hour", "day", "week", "month", "year"))
 	case 0:

@@ -189,7 +189,7 @@ func (g *generator) state() value.Value {
 }
 
 func (g *generator) data() value.Value {
-	return obj("id", g.scalar(), "v", g.tree(3), "n", g.scalar(), "l", g.items(), "o", g.tree(3), "s", str(g.pick("key", "id", "v", "x")))
+	return obj("id", g.scalar(), "v", g.tree(3), "n", g.scalar(), "l", g.items(), "o", g.tree(3), "s", str(g.pick("key", "id", "v", "x", "2020-09-25t01:22:02.5z", "2016-12-31T23:59:60Z", "P1Y2M3DT4H5M6S")))
 }
 
 // value draws a template.

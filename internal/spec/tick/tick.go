@@ -27,7 +27,7 @@ const (
 
 // Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states which an
 // older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
-const Semantics = 3
+const Semantics = 4
 
 // Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
 // first needed, so it is for one goroutine.

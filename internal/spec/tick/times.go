@@ -8,6 +8,7 @@ import (
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
+	"j17/internal/spec/schema/format"
 	"j17/internal/value"
 )
 
@@ -81,7 +82,7 @@ type moment struct {
 
 // Years that can be written with four digits, and more seconds than there are in them.
 const (
-	firstYear  = 1
+	firstYear  = 0
 	lastYear   = 9999
 	maxSeconds = 366 * 24 * 60 * 60 * lastYear
 )
@@ -111,11 +112,10 @@ func readMoment(v value.Value) (moment, bool) {
 const (
 	dateLayout = "2006-01-02"
 	wallLayout = "2006-01-02T15:04:05"
-	// maxFraction is how many digits the fraction of a second may have.
-	maxFraction = 18
 )
 
-// parseMoment reads a date, or a date with a time and an offset as RFC 3339 has them.
+// parseMoment reads a date, or a date with a time and an offset as RFC 3339 has them: all that the formats "date" and "date-time" let
+// through. "t" and "z" may be small letters. A leap second counts as the last second of its minute.
 func parseMoment(text string) (moment, bool) {
 	if len(text) == len(dateLayout) {
 		wall, err := time.Parse(dateLayout, text)
@@ -125,7 +125,11 @@ func parseMoment(text string) (moment, bool) {
 	if len(text) <= len(wallLayout) {
 		return moment{}, false
 	}
-	wall, err := time.Parse(wallLayout, text[:len(wallLayout)])
+	clock, leap := strings.CutSuffix(strings.ToUpper(text[:len(wallLayout)]), ":60")
+	if leap {
+		clock += ":59"
+	}
+	wall, err := time.Parse(wallLayout, clock)
 	if err != nil {
 		return moment{}, false
 	}
@@ -133,25 +137,34 @@ func parseMoment(text string) (moment, bool) {
 	rest := text[len(wallLayout):]
 	if rest[0] == '.' {
 		end := 1 + len(rest[1:]) - len(strings.TrimLeft(rest[1:], "0123456789"))
-		if end == 1 || end > 1+maxFraction {
+		if end == 1 {
 			return moment{}, false
 		}
 		m.digits, rest = rest[:end], rest[end:]
 	}
-	m.offset = rest
-	return m, isOffset(rest) && m.written()
+	m.offset = strings.ToUpper(rest)
+	offset, ok := parseOffset(m.offset)
+	if leap && ok {
+		utc := wall.Add(-offset)
+		ok = utc.Hour() == 23 && utc.Minute() == 59 // they are put in at the end of a day of UTC
+	}
+	return m, ok && m.written()
 }
 
-// isOffset reports whether a text is an offset from UTC.
-func isOffset(text string) bool {
+// parseOffset reads an offset from UTC.
+func parseOffset(text string) (time.Duration, bool) {
 	if text == "Z" {
-		return true
+		return 0, true
 	}
 	if len(text) != len("+00:00") || text[0] != '+' && text[0] != '-' {
-		return false
+		return 0, false
 	}
-	_, err := time.Parse("15:04", text[1:])
-	return err == nil
+	clock, err := time.Parse("15:04", text[1:])
+	offset := time.Duration(clock.Hour())*time.Hour + time.Duration(clock.Minute())*time.Minute
+	if text[0] == '-' {
+		offset = -offset
+	}
+	return offset, err == nil
 }
 
 // written reports whether the time can be written.
@@ -177,61 +190,98 @@ func (m *moment) value() value.Value {
 	return v
 }
 
-// duration is an amount of a unit of time.
-type duration struct {
-	n    int64
-	unit string
-}
+// duration is an amount of time: months, and seconds beside them.
+type duration struct{ months, seconds int64 }
 
-// maxAmount bounds the number in a duration: nothing that is longer has a result.
+// maxAmount bounds the number of each unit in a duration: nothing that is longer has a result.
 const maxAmount = 1_000_000_000_000
 
-// parseDuration reads a number with a unit: seconds, minutes, hours, days, weeks, months ("mo") or years, backwards with a "-".
+const daySeconds = 24 * 60 * 60
+
+// parseDuration reads a number with a unit: seconds, minutes, hours, days, weeks, months ("mo") or years, backwards with a "-"; or what the
+// format "duration" lets through, such as "P1M10DT12H".
 func parseDuration(text string) (duration, bool) {
+	if rest, ok := strings.CutPrefix(text, "P"); ok {
+		period, _ := format.Lookup("duration")
+		return parsePeriod(rest), period.Valid(text)
+	}
 	digits, negative := strings.CutPrefix(text, "-")
 	end := len(digits) - len(strings.TrimLeft(digits, "0123456789"))
-	d := duration{unit: digits[end:]}
-	if end == 0 || end > 18 || !slices.Contains([]string{"s", "m", "h", "d", "w", "mo", "y"}, d.unit) {
+	if end == 0 || end > 18 {
 		return duration{}, false
 	}
-	d.n, _ = strconv.ParseInt(digits[:end], 10, 64)
-	if d.n = min(d.n, maxAmount); negative {
-		d.n = -d.n
+	n := amount(digits[:end])
+	if negative {
+		n = -n
 	}
-	return d, true
+	return unitsOf(n, digits[end:])
 }
 
-// add returns the time that is so much later. It reports false where it cannot be written, or where a date does not take the duration
-// because it is no whole number of days.
-func (m moment) add(d duration) (moment, bool) {
-	const day = 24 * 60 * 60
-	months, seconds := int64(0), int64(0)
-	switch d.unit {
-	case "mo":
-		months = d.n
+// amount reads a number of units.
+func amount(digits string) int64 {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return maxAmount
+	}
+	return min(n, maxAmount)
+}
+
+// unitsOf returns a number of units as a duration. It reports false where there is no such unit.
+func unitsOf(n int64, unit string) (duration, bool) {
+	switch unit {
 	case "y":
-		months = 12 * d.n
+		return duration{months: 12 * n}, true
+	case "mo":
+		return duration{months: n}, true
 	case "w":
-		seconds = 7 * day * d.n
+		return duration{seconds: 7 * daySeconds * n}, true
 	case "d":
-		seconds = day * d.n
+		return duration{seconds: daySeconds * n}, true
 	case "h":
-		seconds = 60 * 60 * d.n
+		return duration{seconds: 60 * 60 * n}, true
 	case "m":
-		seconds = 60 * d.n
+		return duration{seconds: 60 * n}, true
+	case "s":
+		return duration{seconds: n}, true
 	default:
-		seconds = d.n
+		return duration{}, false
 	}
-	if m.kind == dateKind && seconds%day != 0 {
+}
+
+// parsePeriod reads what follows the "P" of a duration of ISO 8601, which has to be one for the result to mean anything.
+func parsePeriod(text string) duration {
+	var d duration
+	units := map[byte]string{'Y': "y", 'M': "mo", 'W': "w", 'D': "d"}
+	for start, i := 0, 0; i < len(text); i++ {
+		switch {
+		case text[i] == 'T':
+			units = map[byte]string{'H': "h", 'M': "m", 'S': "s"}
+			start = i + 1
+		case text[i] > '9':
+			part, _ := unitsOf(amount(text[start:i]), units[text[i]])
+			d.months, d.seconds = d.months+part.months, d.seconds+part.seconds
+			start = i + 1
+		}
+	}
+	return d
+}
+
+// add returns the time that is so much later: months first, then the rest. It reports false where it cannot be written, or where a date
+// does not take the duration because it is no whole number of days.
+func (m moment) add(d duration) (moment, bool) {
+	if m.kind == dateKind && d.seconds%daySeconds != 0 {
 		return m, false
 	}
-	if months != 0 {
-		return m.addMonths(months)
+	if d.months != 0 {
+		var ok bool
+		if m, ok = m.addMonths(d.months); !ok {
+			return m, false
+		}
 	}
-	if seconds > maxSeconds || seconds < -maxSeconds {
+	if d.seconds > maxSeconds || d.seconds < -maxSeconds {
 		return m, false
 	}
-	m.wall = time.Unix(m.wall.Unix()+seconds, 0).UTC()
+	m.wall = time.Unix(m.wall.Unix()+d.seconds, 0).UTC()
 	return m, m.written()
 }
 
@@ -253,8 +303,8 @@ func timeUnits() []string {
 	return []string{"second", "minute", "hour", "day", "week", "month", "year"}
 }
 
-// truncate returns the beginning of what the time is in. The first year begins on a Monday, so that there always is one.
-func (m moment) truncate(unit string) moment {
+// truncate returns the beginning of what the time is in. It reports false for a week that begins before the first year.
+func (m moment) truncate(unit string) (moment, bool) {
 	m.rest, m.digits = value.Value{}, ""
 	year, month, day := m.wall.Date()
 	hour, minute, second := m.wall.Clock()
@@ -274,7 +324,7 @@ func (m moment) truncate(unit string) moment {
 		second = 0
 	}
 	m.wall = time.Date(year, month, day, hour, minute, second, 0, time.UTC)
-	return m
+	return m, m.written()
 }
 
 // durationNode is $add_duration.
@@ -292,15 +342,18 @@ func (n *durationNode) eval(e *Env) (value.Value, bool) {
 	if !ok {
 		return value.Value{}, false
 	}
+	if !e.spend(len(by.Str()) / textPerUnit) {
+		return value.Value{}, false
+	}
 	d, ok := parseDuration(by.Str())
 	if !ok {
-		return e.misfits(n.at, `the duration of $add_duration is %s; it is a text like "30m", "7d" or "-1mo"`, otherText(by))
+		return e.misfits(n.at, `the duration of $add_duration is %s; it is a text like "30m", "7d", "-1mo" or "P1DT12H"`, otherText(by))
 	}
 	later, ok := m.add(d)
 	switch {
 	case ok:
 		return later.value(), true
-	case m.kind == dateKind && slices.Contains([]string{"s", "m", "h"}, d.unit):
+	case m.kind == dateKind && d.seconds%daySeconds != 0:
 		return e.misfits(n.at, "the time of $add_duration is a date, which takes whole days")
 	default:
 		return e.misfits(n.at, "the result of $add_duration would not be in the years from %d to %d", firstYear, lastYear)
@@ -310,7 +363,7 @@ func (n *durationNode) eval(e *Env) (value.Value, bool) {
 // moment evaluates an operand that has to be a time.
 func (e *Env) moment(of node, at diag.Pointer, name string) (moment, bool) {
 	v, ok := of.eval(e)
-	if !ok || !e.spend(timeWork+value.QuotientWork(v, value.Int(1))) {
+	if !ok || !e.spend(timeWork+value.QuotientWork(v, value.Int(1))+len(v.Str())/textPerUnit) {
 		return moment{}, false
 	}
 	m, ok := readMoment(v)
@@ -350,7 +403,7 @@ func (c *compiler) durationForm(v value.Value, at diag.Pointer, name string, _ b
 	if lit, ok := n.by.(*literal); ok && lit.v.Kind() == value.String {
 		if _, ok := parseDuration(lit.v.Str()); !ok {
 			c.errorf(at, "%s is no duration", quoted(lit.v)).
-				Hintf(`write a number with one of the units s, m, h, d, w, mo and y, as in "90s", "7d" or "-1mo"`)
+				Hintf(`write a number with one of the units s, m, h, d, w, mo and y, as in "90s", "7d" or "-1mo", or a duration of ISO 8601 such as "P1DT12H"`)
 		}
 	}
 	return n
@@ -379,7 +432,10 @@ func (n *truncateNode) eval(e *Env) (value.Value, bool) {
 	if !ok {
 		return value.Value{}, false
 	}
-	begin := m.truncate(n.to)
+	begin, ok := m.truncate(n.to)
+	if !ok {
+		return e.misfits(n.at, "the result of $date_trunc would not be in the years from %d to %d", firstYear, lastYear)
+	}
 	return begin.value(), true
 }
 

@@ -58,9 +58,9 @@ func (w *weigher) computed(n node) weight {
 	case *nowNode:
 		return sum(units(timeWork), w.eval(n.seconds))
 	case *durationNode:
-		return sum(units(timeWork+4*mostDigits), w.eval(n.time), w.eval(n.by))
+		return sum(units(timeWork+4*mostDigits), w.eval(n.time), w.eval(n.by), w.size(n.time).times(1./textPerUnit), w.size(n.by).times(1./textPerUnit))
 	case *truncateNode:
-		return sum(units(timeWork+4*mostDigits), w.eval(n.time))
+		return sum(units(timeWork+4*mostDigits), w.eval(n.time), w.size(n.time).times(1./textPerUnit))
 	default:
 		return units(2 * work.Replay)
 	}
@@ -127,6 +127,10 @@ func (w *weigher) result(n node) weight {
 		return w.size(n.of).times(grown)
 	case *sliceNode:
 		return w.size(n.of)
+	case *durationNode:
+		return sum(units(mostDigits), w.size(n.time))
+	case *truncateNode:
+		return sum(units(mostDigits), w.size(n.time))
 	}
 	return units(mostDigits)
 }
