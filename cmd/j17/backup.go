@@ -22,7 +22,7 @@ import (
 
 func (e *env) backup() *cobra.Command {
 	return group("backup", "Have a server make backups, and list, verify and restore them without one",
-		e.backupCreate(), e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
+		e.backupCreate(), e.backupSettings(), e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
 }
 
 // repositoryHelp says what FOLDER may be.
@@ -53,8 +53,7 @@ func (b *backups) reading(cmd *cobra.Command) {
 
 // open returns the repository that an argument names.
 func (b *backups) open(place string) (*repository.Repository, error) {
-	rest, ok := strings.CutPrefix(place, "s3://")
-	if !ok {
+	if !strings.HasPrefix(place, bucketPrefix) {
 		if _, err := os.Stat(place); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil, j17.Errorf(j17.CodeNotFound, "There is no folder %s.", fileName(place))
@@ -64,22 +63,38 @@ func (b *backups) open(place string) (*repository.Repository, error) {
 		return repository.OpenFolder(place, clock.System{}), nil
 	}
 
-	o := repository.S3Options{Endpoint: cmp.Or(b.endpoint, b.env.getenv("AWS_ENDPOINT_URL")), Region: cmp.Or(b.region, b.env.getenv("AWS_REGION"))}
-	o.Bucket, o.Prefix, _ = strings.Cut(rest, "/")
-	for into, names := range map[*string][2]string{&o.AccessKey: {"J17_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"}, &o.SecretKey: {"J17_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"}} {
-		own, err := b.env.secret(names[0], "the key")
-		if err != nil {
-			return nil, err
-		}
-		if *into = cmp.Or(own.value, b.env.getenv(names[1])); *into == "" {
-			return nil, usageError{fmt.Errorf("a bucket needs its keys: set %s or %s", names[0], names[1])}
-		}
+	o, err := b.bucket(place)
+	if err != nil {
+		return nil, err
 	}
 	r, err := repository.OpenS3(o, clock.System{})
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return r, nil
+}
+
+// bucketPrefix begins what names a bucket, and no folder.
+const bucketPrefix = "s3://"
+
+// bucket returns where the bucket is that an argument names, with the keys of the environment.
+func (b *backups) bucket(place string) (repository.S3Options, error) {
+	rest, ok := strings.CutPrefix(place, bucketPrefix)
+	if !ok {
+		return repository.S3Options{}, usageError{fmt.Errorf("%q is no bucket, which has the form s3://BUCKET/PREFIX", place)}
+	}
+	o := repository.S3Options{Endpoint: cmp.Or(b.endpoint, b.env.getenv("AWS_ENDPOINT_URL")), Region: cmp.Or(b.region, b.env.getenv("AWS_REGION"))}
+	o.Bucket, o.Prefix, _ = strings.Cut(rest, "/")
+	for into, names := range map[*string][2]string{&o.AccessKey: {"J17_S3_ACCESS_KEY", "AWS_ACCESS_KEY_ID"}, &o.SecretKey: {"J17_S3_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"}} {
+		own, err := b.env.secret(names[0], "the key")
+		if err != nil {
+			return o, err
+		}
+		if *into = cmp.Or(own.value, b.env.getenv(names[1])); *into == "" {
+			return o, usageError{fmt.Errorf("a bucket needs its keys: set %s or %s", names[0], names[1])}
+		}
+	}
+	return o, nil
 }
 
 // identities reads the file of --identity.

@@ -254,6 +254,42 @@ func noteServer(t *testing.T, dir string, args ...string) (p *process, token str
 	return p, operatorToken(t, p)
 }
 
+// TestSettingsTryTheBucket gives a wrong key of a bucket, which is refused at once, and then the right one.
+func TestSettingsTryTheBucket(t *testing.T) {
+	t.Parallel()
+	network := newShaky(t, startS3(t))
+	dir := t.TempDir()
+	p, _ := noteServer(t, dir, "--allow-private-backups")
+	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
+	settings := func(secret string, args ...string) (code int, out string) {
+		t.Helper()
+		cmd := command(t, "j17", append([]string{"backup", "settings", "--data", filepath.Join(dir, "data")}, args...)...)
+		cmd.Env = append(cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY="+secret)
+		raw, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), string(raw)
+	}
+	to := []string{"--s3", "s3://backups/j17", "--s3-endpoint", network.url, "--s3-region", "us-east-1", "--every-hours", "6"}
+	code, out := settings("wrong", to...)
+	if code != exitFailure || !strings.Contains(out, "No backup can be written to the bucket, so nothing was changed: the server refuses the access key") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out = settings(""); code != exitOK || !strings.Contains(out, "the server's folder") || !strings.Contains(out, "none by the clock") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out = settings("the-secret", append(to, "--json")...); code != exitOK || !strings.Contains(out, `"secret_key_set":true`) || strings.Contains(out, "the-secret") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out = settings("", "--keep-last", "3"); code != exitOK || !strings.Contains(out, "s3://backups/j17 at "+network.url+", with the access key the-key") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out = settings("", "--s3", "none", "--every-hours", "0"); code != exitOK || !strings.Contains(out, "the server's folder") || !strings.Contains(out, "none by the clock") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
 // TestBackupsToAShakyStore makes backups to a bucket, and restores them, while the network in front of it breaks and stands still.
 func TestBackupsToAShakyStore(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 
 	"j17/internal/server"
 )
@@ -24,9 +25,7 @@ func readPackaging(t *testing.T, elem ...string) string {
 
 // TestPackagedSettings fails where an image or the compose file sets a variable that the server does not know.
 func TestPackagedSettings(t *testing.T) {
-	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	var o server.ServeOptions
-	serveFlags(flags, &o)
+	flags := serveFlagSet()
 	named := 0
 	for _, file := range []string{"Dockerfile", "compose.yaml"} {
 		for _, name := range regexp.MustCompile(`J17_[A-Z_]+`).FindAllString(readPackaging(t, "packaging", file), -1) {
@@ -66,6 +65,51 @@ func TestDockerfile(t *testing.T) {
 	module := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readPackaging(t, "go.mod"))
 	if image == nil || module == nil || image[1] != module[1] {
 		t.Errorf("the image is built with Go %v, and go.mod asks for %v", image, module)
+	}
+}
+
+// TestImageCanBeWritten looks whether the folders that the image's settings name belong to the server's user and survive the container, whether what is
+// asked for its health is a command, and whether what belongs into no image is left out by every builder.
+func TestImageCanBeWritten(t *testing.T) {
+	text, compose := readPackaging(t, "packaging", "Dockerfile"), readPackaging(t, "packaging", "compose.yaml")
+	user := regexp.MustCompile(`(?m)^USER (\S+)$`).FindStringSubmatch(text)
+	volumes := regexp.MustCompile(`(?m)^VOLUME (.*)$`).FindStringSubmatch(text)
+	for _, variable := range []string{"J17_DATA", "J17_BACKUPS"} {
+		folder := regexp.MustCompile(variable + `=(\S+)`).FindStringSubmatch(text)
+		if user == nil || volumes == nil || folder == nil {
+			t.Fatalf("%s: user %v, volumes %v, folder %v", variable, user, volumes, folder)
+		}
+		if !strings.Contains(text, "--chown="+user[1]+" /out"+folder[1]+" "+folder[1]+"\n") || !slices.Contains(strings.Fields(volumes[1]), folder[1]) ||
+			!strings.Contains(compose, ":"+folder[1]+"\n") {
+			t.Errorf("%s names %s, which is no volume that belongs to %s", variable, folder[1], user[1])
+		}
+	}
+	var check []string
+	if m := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD (\[.*\])$`).FindStringSubmatch(text); m == nil || json.Unmarshal([]byte(m[1]), &check) != nil {
+		t.Fatal("the image has no health check")
+	}
+	root := (&env{getenv: func(string) string { return "" }}).root()
+	if cmd, rest, err := root.Find(check[1:]); err != nil || len(rest) > 0 || cmd == root {
+		t.Errorf("the health check is %q, of which %q is no command: %v", check, rest, err)
+	}
+	ignored := strings.Fields(readPackaging(t, ".dockerignore"))
+	for _, name := range []string{".git", "j17-data*"} {
+		if !slices.Contains(ignored, name) {
+			t.Errorf("%s gets into the image's build", name)
+		}
+	}
+}
+
+// TestUnitCanWrite looks whether the unit has the folders of data and backups that the guide's settings name made for the server's user, and starts no
+// server again whose settings are wrong.
+func TestUnitCanWrite(t *testing.T) {
+	unit, guide := readPackaging(t, "packaging", "j17.service"), readPackaging(t, "docs", "guides", "self-hosting.md")
+	data := regexp.MustCompile(`"data": "/var/lib/(\S+)"`).FindStringSubmatch(guide)
+	if data == nil || !strings.Contains(unit, "\nStateDirectory="+data[1]+" "+filepath.Base(server.DefaultBackups("/var/lib/"+data[1]))+"\n") {
+		t.Errorf("the guide's settings have the data in %q, and the unit makes other folders", data)
+	}
+	if !strings.Contains(unit, fmt.Sprintf("\nRestartPreventExitStatus=%d\n", exitUsage)) {
+		t.Error("a server with wrong settings is started again and again")
 	}
 }
 

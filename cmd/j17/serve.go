@@ -43,6 +43,7 @@ At the first start, a URL for creating the first operator is printed on standard
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// All that is wrong with the settings, at once.
 			problems := configure(cmd.Flags(), e.getenv)
+			o.CheckOnly = check
 			problems = append(problems, o.Check()...)
 			unknown := unknownVariables(e.environ(), cmd.Flags())
 			if check || len(problems) > 0 {
@@ -96,6 +97,7 @@ At the first start, a URL for creating the first operator is printed on standard
 	serveFlags(f, &o)
 	limitFlags(f, &o.Options)
 	backupFlags(f, &o.Options)
+	f.BoolVar(&o.NoBackups, "no-backups", false, "make no backups by the clock unless settings of backups say so, and do not try their folder")
 	containerFlags(f, &o.Options)
 	proofFlags(f, &o.Options)
 	return cmd

@@ -49,6 +49,9 @@ type Options struct {
 	Derived []store.Space
 	// Folder is where backups go unless the settings say otherwise.
 	Folder string
+	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the server. Where it is nil there
+	// are none, and it is not tried whether backups can be written to the folder.
+	ByDefault func(instance string) Settings
 	// KeyFile is the file of the key that secrets are sealed with.
 	KeyFile string
 	// Private lets object stores be at addresses of this machine and of the networks around it.
@@ -69,6 +72,8 @@ type Service struct {
 	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
 	schedule, erasures *worker.Queue
 	counts             counts
+	// counted tells that countLast is done. Only upkeep looks at it.
+	counted bool
 
 	// turn is held while settings change.
 	turn sync.Mutex
@@ -92,15 +97,21 @@ type Service struct {
 // counts are what Stats shows.
 type counts struct {
 	completed, failed, bytes, noted atomic.Uint64
-	lastCompleted                   atomic.Int64
+	// lastServer and lastEnvironment are when the last backup of each kind was completed, in Unix seconds.
+	lastServer, lastEnvironment atomic.Int64
+	// unwritable tells that the folder could not be written when that was tried last.
+	unwritable atomic.Bool
 }
 
 // Stats is what the service has done since the start of the process.
 type Stats struct {
 	// Completed and Failed count backups, Bytes what was newly stored for them.
 	Completed, Failed, Bytes uint64
-	// LastCompleted is when the last one was completed, in Unix seconds; 0 for never.
-	LastCompleted int64
+	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an environment, in Unix seconds; 0 for
+	// never. Those that were made before the start of the process count as soon as they have been found.
+	LastServer, LastEnvironment int64
+	// FolderWritable tells whether the folder could be written when that was tried last; true where it is not tried.
+	FolderWritable bool
 	// Running and Waiting are how many are being made, and are to be.
 	Running, Waiting int
 	// Noted counts the erasures that were noted beside backups.
@@ -113,7 +124,7 @@ func (s *Service) Stats() Stats {
 	defer s.mu.Unlock()
 	return Stats{
 		Completed: s.counts.completed.Load(), Failed: s.counts.failed.Load(), Bytes: s.counts.bytes.Load(),
-		LastCompleted: s.counts.lastCompleted.Load(), Noted: s.counts.noted.Load(), Running: len(s.active), Waiting: len(s.waiting),
+		LastServer: s.counts.lastServer.Load(), LastEnvironment: s.counts.lastEnvironment.Load(), FolderWritable: !s.counts.unwritable.Load(), Noted: s.counts.noted.Load(), Running: len(s.active), Waiting: len(s.waiting),
 	}
 }
 
@@ -125,7 +136,10 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	}
 	s.schedule = o.Worker.Queue(s.looks())
 	s.erasures = o.Worker.Queue(s.notes())
-	return s, s.endInterrupted(ctx)
+	if err := s.endInterrupted(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.countLast(ctx, []j17.Tenant{j17.System}) // of environments there may be many
 }
 
 // How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
@@ -148,7 +162,10 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, q := range []*worker.Queue{s.schedule, s.erasures} {
 		running.Go(func() { _ = q.Run(ctx) }) // It ends with the context.
 	}
-	loops := []worker.Loop{{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}}}
+	loops := []worker.Loop{
+		{Name: "backup_upkeep", Every: upkeepEvery, Do: s.upkeep},
+		{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}},
+	}
 	for range most {
 		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})
 	}

@@ -300,7 +300,7 @@ func TestBackups(t *testing.T) {
 	if _, err := h.Get(t.Context(), j17.TenantOf(h.app.ID, j17.Test), c.ID); j17.CodeOf(err) != j17.CodeNotFound {
 		t.Error("another environment shows it:", err)
 	}
-	if got := h.Stats(); got.Completed != 3 || got.Failed != 0 || got.Bytes == 0 || got.LastCompleted != h.clock.Now().Unix() {
+	if got := h.Stats(); got.Completed != 3 || got.Failed != 0 || got.Bytes == 0 || got.LastEnvironment != h.clock.Now().Unix() {
 		t.Errorf("%+v", got)
 	}
 }

@@ -368,7 +368,7 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 	default:
 		s.counts.completed.Add(1)
 		s.counts.bytes.Add(uint64(max(b.Bytes, 0)))
-		s.counts.lastCompleted.Store(b.CompletedAt.Unix())
+		s.completed(&b)
 		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup is completed", append(at, slog.String("kind", string(b.Kind)), slog.Int64("bytes", b.Bytes),
 			slog.Duration("took", b.CompletedAt.Sub(b.CreatedAt)))...)
 	}

@@ -116,6 +116,9 @@ func (s *Service) Settings(ctx context.Context, instance string) (Settings, erro
 func (s *Service) settings(ctx context.Context, instance string) (set Settings, rev uint64, err error) {
 	item, err := s.Store.Get(ctx, home(instance), settingsSpace, settingsKey)
 	if errors.Is(err, store.ErrNotFound) {
+		if s.ByDefault != nil {
+			set = s.ByDefault(instance)
+		}
 		return set, 0, nil
 	}
 	if err != nil {
@@ -153,18 +156,8 @@ func (s *S3) place() string { return s.Endpoint + "\n" + s.AccessKey }
 func (s *Service) Change(ctx context.Context, instance string, amend func(*Settings)) (Settings, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	set, rev, err := s.settings(ctx, instance)
+	set, rev, err := s.amended(ctx, instance, amend)
 	if err != nil {
-		return set, failure(err)
-	}
-	before := set.S3
-	amend(&set)
-	if now := set.S3; now != nil && now.SecretKey == "" && before != nil && now.place() == before.place() {
-		now.SecretKey = before.SecretKey
-	}
-	slices.Sort(set.Recipients)
-	set.Recipients = slices.Compact(set.Recipients)
-	if err := set.check(); err != nil {
 		return set, err
 	}
 	if set.S3 != nil && set.S3.SecretKey != "" {
@@ -192,6 +185,22 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 	}
 	rec := control.Record{Action: "backup_settings.change", Instance: instance, Target: instance}
 	return set, s.Registry.Audit.Add(ctx, rec)
+}
+
+// amended returns what settings would be after a change, and the revision of those before it.
+func (s *Service) amended(ctx context.Context, instance string, amend func(*Settings)) (Settings, uint64, error) {
+	set, rev, err := s.settings(ctx, instance)
+	if err != nil {
+		return set, rev, failure(err)
+	}
+	before := set.S3
+	amend(&set)
+	if now := set.S3; now != nil && now.SecretKey == "" && before != nil && now.place() == before.place() {
+		now.SecretKey = before.SecretKey
+	}
+	slices.Sort(set.Recipients)
+	set.Recipients = slices.Compact(set.Recipients)
+	return set, rev, set.check()
 }
 
 // scopesOf are the tenants whose backups the settings of an instance are about; those of the server are about all of it.

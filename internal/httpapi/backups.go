@@ -38,9 +38,9 @@ func backupRoutes() []route {
 		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", nil, (*call).getBackup},
 		{controlSite, http.MethodDelete, "/api/backups/{backup}", operator, server, "backup.delete", nil, (*call).deleteBackup},
 		{controlSite, get, "/api/backup_settings", operator, server, "", nil, (*call).getBackupSettings},
-		{controlSite, http.MethodPut, "/api/backup_settings", operator, server, "backup_settings.change", nil, (*call).changeBackupSettings},
+		{controlSite, http.MethodPut, "/api/backup_settings", operator, server, "backup_settings.change", tryingPlace(), (*call).changeBackupSettings},
 		{controlSite, get, settings, operator, one, "", nil, onWorker("backup_settings", (*call).getBackupSettings)},
-		{controlSite, http.MethodPut, settings, operator, one, "backup_settings.change", nil, onWorker("backup_settings", (*call).changeBackupSettings)},
+		{controlSite, http.MethodPut, settings, operator, one, "backup_settings.change", tryingPlace(), onWorker("backup_settings", (*call).changeBackupSettings)},
 	}
 }
 
@@ -146,7 +146,8 @@ func (c *call) getBackupSettings(w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: settingsShape(&set)})
 }
 
-// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away.
+// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
+// try=true nothing is changed where no backup could be written.
 func (c *call) changeBackupSettings(w http.ResponseWriter) error {
 	var body wire.BackupSettingsChange
 	given, err := c.decodeGiven(w, &body)
@@ -167,7 +168,7 @@ func (c *call) changeBackupSettings(w http.ResponseWriter) error {
 		}
 	}
 
-	set, err := c.api.Backups.Change(context.WithoutCancel(c.actorContext()), c.instance, func(set *backup.Settings) {
+	amend := func(set *backup.Settings) {
 		for _, m := range given.Members() {
 			switch m.Key {
 			case "every_hours":
@@ -185,7 +186,13 @@ func (c *call) changeBackupSettings(w http.ResponseWriter) error {
 				}
 			}
 		}
-	})
+	}
+	if c.isSet("try") {
+		if err := c.api.Backups.Try(c.request.Context(), c.instance, amend); err != nil {
+			return err
+		}
+	}
+	set, err := c.api.Backups.Change(context.WithoutCancel(c.actorContext()), c.instance, amend)
 	if err != nil {
 		return err
 	}

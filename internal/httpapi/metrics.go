@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"j17/internal/backup"
 	"j17/internal/index"
 	"j17/internal/worker"
 )
@@ -93,7 +94,7 @@ func newMetrics(a *API) *metrics {
 	projectionMetrics(a, counter, gauge)
 	subscriptionMetrics(a, counter, gauge)
 	indexMetrics(a, counter, gauge)
-	backupMetrics(a, counter, gauge)
+	backupMetrics(a, m.registry, counter, gauge)
 	if a.Schedule != nil {
 		counter("j17_scheduled_created_total", "Events that were scheduled for later.", func() uint64 { return a.Schedule.Stats().Created })
 		counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.", func() uint64 { return a.Schedule.Stats().Fired })
@@ -203,7 +204,7 @@ func (a *API) metricsHandler() http.Handler {
 }
 
 // backupMetrics shows how backups are doing.
-func backupMetrics(a *API, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
+func backupMetrics(a *API, registry *prometheus.Registry, counter func(name, help string, read func() uint64), gauge func(name, help string, read func() float64)) {
 	if a.Backups == nil {
 		return
 	}
@@ -213,7 +214,21 @@ func backupMetrics(a *API, counter func(name, help string, read func() uint64), 
 	counter("j17_backup_erasures_noted_total", "Erasures that were noted beside backups.", func() uint64 { return a.Backups.Stats().Noted })
 	gauge("j17_backups_running", "Backups that are being made.", func() float64 { return float64(a.Backups.Stats().Running) })
 	gauge("j17_backups_waiting", "Backups that wait for their turn.", func() float64 { return float64(a.Backups.Stats().Waiting) })
-	gauge("j17_backup_last_completed_seconds", "When a backup was completed last since the start of the process, in Unix seconds; 0 for never.", func() float64 { return float64(a.Backups.Stats().LastCompleted) })
+	gauge("j17_backup_folder_writable", "1 unless the folder for backups could not be written when that was tried last.", func() float64 {
+		if a.Backups.Stats().FolderWritable {
+			return 1
+		}
+		return 0
+	})
+	for of, read := range map[string]func(backup.Stats) int64{
+		"server":      func(s backup.Stats) int64 { return s.LastServer },
+		"environment": func(s backup.Stats) int64 { return s.LastEnvironment },
+	} {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "j17_backup_last_completed_seconds", Help: "When a backup of the whole server, and when one of an environment, was completed last, in Unix seconds; 0 for never.",
+			ConstLabels: prometheus.Labels{"of": of},
+		}, func() float64 { return float64(read(a.Backups.Stats())) }))
+	}
 }
 
 // observe counts an answered request. Routes are patterns, so that there are few of them.

@@ -199,6 +199,11 @@ func tryable() []parameter {
 	return []parameter{{name: "dry_run", kind: flag, about: "Tell what the write would do, and write nothing."}}
 }
 
+// tryingPlace is the parameter of settings whose place can be tried before they count.
+func tryingPlace() []parameter {
+	return []parameter{{name: "try", kind: flag, about: "Write a file where backups go, read and remove it, and change nothing where that fails."}}
+}
+
 // preparing adds that the indexes which are needed are built first.
 func preparing(more ...parameter) []parameter {
 	return append(more, parameter{name: "prepare", kind: flag, about: "Build the indexes that are needed first, and let it count only then."})

@@ -370,7 +370,7 @@ func (a *API) nodeRoutes() []route {
 			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", trying(), (*call).promoteSpec},
 			{internalSite, get, path + "projections", node, need{in: instance}, "", inEnvironment(paged()...), (*call).listProjections},
 			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", nil, (*call).getBackupSettings},
-			{internalSite, http.MethodPut, path + "backup_settings", node, need{in: instance}, "backup_settings.change", nil, (*call).changeBackupSettings},
+			{internalSite, http.MethodPut, path + "backup_settings", node, need{in: instance}, "backup_settings.change", tryingPlace(), (*call).changeBackupSettings},
 			{internalSite, get, path + "usage", node, need{in: instance}, "", span(), (*call).usageDays},
 			{internalSite, get, path + "month", node, need{in: instance}, "", nil, (*call).usageMonth},
 			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},

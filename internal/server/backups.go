@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"strings"
@@ -23,21 +24,21 @@ func DefaultBackups(data string) string {
 	return strings.TrimRight(filepath.Clean(data), "/\\") + "-backups"
 }
 
+// backupFolder is the folder for backups.
+func (o *Options) backupFolder() string { return cmp.Or(o.Backups, DefaultBackups(o.Dir)) }
+
 // openBackups makes what makes backups.
 func (s *Server) openBackups(ctx context.Context) (err error) {
 	o := &s.options
-	folder := o.Backups
-	if folder == "" {
-		folder = DefaultBackups(o.Dir)
-	}
-	if folder, err = filepath.Abs(folder); err != nil {
+	folder, err := filepath.Abs(o.backupFolder())
+	if err != nil {
 		return err
 	}
 	s.backups, err = backup.New(ctx, backup.Options{
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 		Head: s.headOf, Secrets: secretSpaces(), Open: listener.Open(), Derived: derivedSpaces(),
 		Folder: folder, KeyFile: filepath.Join(o.Dir, backupKeyFile), Private: o.PrivateBackups, Program: o.Version,
-		Free:      freeSpace,
+		Free: freeSpace, ByDefault: o.backupsByDefault,
 		Committed: func() uint64 { return s.engine.Stats().Events },
 	})
 	if err == nil {

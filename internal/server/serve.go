@@ -22,6 +22,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"j17/internal/backup"
+	"j17/internal/backup/repository"
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/httpapi"
@@ -61,6 +63,11 @@ type ServeOptions struct {
 	OperatorEmail        string
 	OperatorPasswordFile string
 	SetupURL             func(url string)
+
+	// NoBackups lets the server make no backups by itself while nobody has set any, and start where their folder cannot be written.
+	NoBackups bool
+	// CheckOnly tells Check that no server is started: what one with data would warn of is wrong as well.
+	CheckOnly bool
 
 	Certificate Certificate
 	ACME        ACME
@@ -109,6 +116,7 @@ func (o *ServeOptions) Check() []error {
 	c.anchor(&o.Options)
 	c.plans(o)
 	c.alerts(o)
+	c.folders(o)
 	return c.found
 }
 
@@ -230,6 +238,37 @@ func (c *checks) addresses(o *ServeOptions) {
 			c.add("%s: %s is the address of %s already", a.name, a.value, other)
 		}
 		taken[a.value] = a.name
+	}
+}
+
+// folders tries to write where data and backups go. A server that has data starts without a place for backups, and warns of it: who restarts one in
+// need is not to be held up.
+func (c *checks) folders(o *ServeOptions) {
+	if o.Dir == "" {
+		return // which has been reported
+	}
+	if err := repository.TryFolder(o.Dir); err != nil {
+		c.add("data: %w", err)
+	}
+	if _, err := os.Stat(o.storeFolder()); o.NoBackups || err == nil && !o.CheckOnly {
+		return
+	}
+	if err := repository.TryFolder(o.backupFolder()); err != nil {
+		c.add("backups: %w. Name another folder, give the server's user rights to this one, or switch backups off with no-backups", err)
+	}
+}
+
+// byDefault returns which backups a server makes while nobody has set anything: each day one of all that it has. A worker has no operators and no
+// registry of its own, so it makes one of each environment.
+func (o *ServeOptions) byDefault() func(instance string) backup.Settings {
+	if o.NoBackups {
+		return nil
+	}
+	return func(instance string) backup.Settings {
+		if (instance == "") == (o.Role == RoleWorker) {
+			return backup.Settings{}
+		}
+		return backup.Daily()
 	}
 }
 
@@ -515,7 +554,7 @@ const maxClockJump = 24 * time.Hour
 
 // OpenServe opens a server whose options have been checked.
 func OpenServe(ctx context.Context, o ServeOptions) (_ *Serve, err error) {
-	o.maxClockJump = maxClockJump
+	o.maxClockJump, o.backupsByDefault = maxClockJump, o.byDefault()
 	s := &Serve{options: o}
 	if s.server, err = Open(ctx, o.Options); err != nil {
 		return nil, err

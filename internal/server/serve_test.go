@@ -275,6 +275,64 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestFoldersAreTried: where nothing can be written no server begins. One that has data starts without a place for backups, which --check finds.
+func TestFoldersAreTried(t *testing.T) {
+	o := options(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(what string, wants ...string) {
+		t.Helper()
+		found := o.Check()
+		if len(found) != len(wants) {
+			t.Errorf("%s: %q", what, found)
+			return
+		}
+		for i, want := range wants {
+			if !strings.Contains(found[i].Error(), want) {
+				t.Errorf("%s: %q does not say %q", what, found[i], want)
+			}
+		}
+	}
+	o.Backups = file
+	wants("no folder for backups", "backups: "+file+" cannot be written: ")
+	o.Backups = filepath.Join(file, "backups")
+	wants("a folder that cannot be made", "backups: ")
+	o.NoBackups = true
+	wants("no backups")
+	o.Dir = filepath.Join(file, "data")
+	wants("no folder for data", "data: ")
+
+	// Now there is data.
+	o = options(t)
+	start(t, o).end(t)
+	o.Backups = file
+	wants("a server with data")
+	o.CheckOnly = true
+	wants("the settings of a server with data", "backups: ")
+}
+
+// TestBackupsByDefault starts a server that nobody has told anything. It makes a backup, and goes on where there is no place for one.
+func TestBackupsByDefault(t *testing.T) {
+	o := options(t)
+	n := start(t, o)
+	system := clock.System{}
+	for {
+		made, err := filepath.Glob(filepath.Join(o.Dir+"-backups", "manifests", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(made) > 0 {
+			break
+		}
+		if err := system.Wait(t.Context(), system.Now().Add(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.end(t)
+}
+
 func TestSecured(t *testing.T) {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for _, test := range []struct {

@@ -153,6 +153,8 @@ type Options struct {
 	nodeSecret string
 	// mail is where alerts are mailed, if it has a host.
 	mail usage.MailOptions
+	// backupsByDefault is which backups are made while nobody has set anything; nil stands for none.
+	backupsByDefault func(instance string) backup.Settings
 	// maxClockJump is the longest step of the clock that the store believes; 0 believes any, for a clock that is moved.
 	maxClockJump time.Duration
 }
@@ -248,7 +250,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	s.store, err = pebble.Open(pebble.Options{
-		Dir: filepath.Join(o.Dir, "store"), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
+		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
 		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {
@@ -551,7 +553,9 @@ func (s *Server) drainTime() time.Duration {
 const folderInterval = time.Second
 
 // storeFolder is where the store's files are.
-func (s *Server) storeFolder() string { return filepath.Join(s.options.Dir, "store") }
+func (s *Server) storeFolder() string { return s.options.storeFolder() }
+
+func (o *Options) storeFolder() string { return filepath.Join(o.Dir, "store") }
 
 // watchFolder notices when the data folder is removed, or another one than the first put in its place, under the running server. The files
 // that are open stay readable, but what is written would be gone with the process.

@@ -5,6 +5,10 @@
 package repository
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 
@@ -71,3 +75,25 @@ const maxContent = partBytes + store.MaxUnitBytes/3*4 + 1<<20
 
 // maxFile bounds the file of a part, of which encryption and a compression that does not help make no more than so much.
 const maxFile = maxContent + maxContent/64 + 1<<20
+
+// Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing fails.
+func (r *Repository) Try(ctx context.Context) (err error) {
+	name, content := temporary+"/try-"+rand.Text(), []byte("written to see whether backups can be\n")
+	if err := r.storage.Put(ctx, name, content); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.storage.Delete(ctx, name)) }()
+	if err := r.storage.Sync(ctx); err != nil {
+		return err
+	}
+	got, err := r.storage.Get(ctx, name, int64(len(content)))
+	if err != nil || !bytes.Equal(got, content) {
+		return cmp.Or(err, errors.New("what was written comes back as something else"))
+	}
+	for f, err := range r.storage.List(ctx, temporary) {
+		if err != nil || f.Name == name {
+			return err
+		}
+	}
+	return errors.New("what was written is not listed")
+}

@@ -60,6 +60,36 @@ type folder struct {
 	dirty map[string]bool
 }
 
+// TryFolder finds out whether files can be written to a folder, or the folder be made. It leaves nothing behind. Its error names the folder.
+func TryFolder(path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	there := path
+	for _, err = os.Stat(there); errors.Is(err, fs.ErrNotExist) && filepath.Dir(there) != there; _, err = os.Stat(there) {
+		there = filepath.Dir(there)
+	}
+	var tried string
+	if err == nil {
+		tried, err = os.MkdirTemp(there, ".j17-try-")
+	}
+	if err == nil {
+		err = os.Remove(tried)
+	}
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		err = file.Err
+	}
+	switch {
+	case err == nil:
+		return nil
+	case there == path:
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	default:
+		return fmt.Errorf("%s does not exist and cannot be made in %s: %w", path, there, err)
+	}
+}
+
 func newFolder(path string) *folder { return &folder{path: path, dirty: map[string]bool{}} }
 
 func (f *folder) String() string { return f.path }
