@@ -7,6 +7,10 @@
 // implications over large arrays, lists of rows that are products of large arrays, one such row, polygons of ten thousand vertices over many
 // points, bodies that are announced and never sent. One client writes small events to an environment
 // of its own. The result is one line of JSON; the exit code is 1 when the light client's p99 or the memory is over its bound.
+//
+//	go run ./bench/hostile -bin bin/j17 -case lists
+//
+// measures one thing that costs much (cases.go): what of the processor and of the memory it takes, and the light client beside it.
 package main
 
 import (
@@ -71,8 +75,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	bin := flags.String("bin", "j17", "the program to start")
 	long := flags.Duration("time", 20*time.Second, "how long to attack")
 	connections := flags.Int("connections", 8, "how many connections attack")
+	one := flags.String("case", "", "measure one of "+caseNames()+" in place of all kinds of requests")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *one != "" {
+		return runCase(ctx, *bin, *one, out)
 	}
 	ctx, cancel := context.WithTimeout(ctx, *long+2*time.Minute)
 	defer cancel()

@@ -80,6 +80,7 @@ func newMetrics(a *API) *metrics {
 	counter("j17_snapshots_total", "Snapshots written.", func() uint64 { return a.Engine.Stats().Snapshots })
 	counter("j17_stream_events_total", "Events sent to streams.", a.streams.sent.Load)
 	counter("j17_streams_cut_total", "Streams that ended because the client took nothing.", a.streams.cut.Load)
+	counter("j17_stream_batches_total", "Batches of streams that were woken one after the other, where an event went to very many.", func() uint64 { return a.Tail.Stats().Batches })
 	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
 	gauge("j17_feeds_followed", "Environments whose feeds are followed for streams.", func() float64 { return float64(a.Tail.Stats().Followed) })
 	gauge("j17_feed_kept_bytes", "Memory of events that streams have not taken yet.", func() float64 { return float64(a.Tail.Stats().KeptBytes) })

@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/clock"
 	"j17/internal/panics"
+	"j17/internal/work"
 )
 
 // Limits on streams that the options do not state.
@@ -38,6 +39,11 @@ const (
 	socketBytes = 128 << 10
 	writeBytes  = 16 << 10
 	sharedBytes = 4 << 10
+	// wokenAtOnce is how many streams that have something due are woken together, and wakeRest the time between that and the next of them.
+	// hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
+	wokenAtOnce  = 128
+	wakeRest     = 5 * time.Millisecond
+	hungUpAtOnce = 16
 )
 
 // streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One goroutine
@@ -47,6 +53,8 @@ type streams struct {
 	sent, cut atomic.Uint64
 	// taken tells what a client has taken; see there.
 	taken func(net.Conn) (uint64, bool)
+	// ends are the places of streams whose clients are hung up on.
+	ends *work.Pool
 
 	mu            sync.Mutex
 	running       map[*stream]struct{}
@@ -91,7 +99,10 @@ type stream struct {
 }
 
 func newStreams(a *API) *streams {
-	return &streams{api: a, taken: taken, running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{}}
+	return &streams{
+		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2),
+		running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{},
+	}
 }
 
 // open lets a call have an answer without an end. It has to be closed.
@@ -142,6 +153,9 @@ func (all *streams) add(s *stream) error {
 
 // close ends a stream. Its last bytes have a moment.
 func (s *stream) close() {
+	if s.failure != nil {
+		s.hangUp()
+	}
 	all, c := s.all, s.call
 	all.mu.Lock()
 	delete(all.running, s)
@@ -158,6 +172,20 @@ func (s *stream) close() {
 	all.mu.Unlock()
 	if s.heartbeat > 0 {
 		_ = s.control.SetWriteDeadline(s.now().Add(time.Second))
+	}
+}
+
+// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many of them, they are not all
+// closed at the same moment.
+func (s *stream) hangUp() {
+	c := s.call
+	n, err := s.all.ends.Take(context.WithoutCancel(c.request.Context()), string(c.tenant), 1)
+	if err != nil {
+		return
+	}
+	defer s.all.ends.Give(string(c.tenant), n)
+	if s.conn != nil {
+		_ = s.conn.Close() // nothing more goes out
 	}
 }
 
@@ -184,18 +212,20 @@ func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	return into
 }
 
-// look wakes a stream for what is due, and ends it where its key counts no more.
-func (s *stream) look(now time.Time) {
+// look wakes a stream for what is due, and ends it where its key counts no more. It reports whether it did either.
+func (s *stream) look(now time.Time) (woken bool) {
 	if now.Sub(s.checked) >= checkInterval {
 		s.checked = now
-		if !s.call.stillAllowed() {
+		if woken = !s.call.stillAllowed(); woken {
 			s.end()
 		}
 	}
 	if s.due(now) {
 		s.wake()
+		woken = true
 	}
 	s.attend(now)
+	return woken
 }
 
 // watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
@@ -203,15 +233,21 @@ func (all *streams) watch(ctx context.Context) {
 	var open []*stream
 	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
 		open = all.list(open, ctx.Done())
-		now := clk.Now()
+		now, woken := clk.Now(), 0
 		for _, s := range open {
 			err := panics.Caught(func() error {
-				s.look(now)
+				if s.look(now) {
+					woken++
+				}
 				return nil
 			})
 			if err != nil { // it is not known whether it may go on
 				all.api.Logger.LogAttrs(ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)), slog.Any("error", err))
 				s.end()
+			}
+			if woken == wokenAtOnce {
+				woken = 0
+				_ = clk.Wait(ctx, clk.Now().Add(wakeRest)) // the end is seen above
 			}
 		}
 		clear(open)

@@ -223,14 +223,9 @@ func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
 	}
 
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.wake()
-	for _, g := range woken {
-		g.woken = false
-		for _, r := range g.readers {
-			r.wake()
-		}
-	}
+	h.mu.Unlock()
+	h.rouse(ctx, woken)
 	return at, failed
 }
 

@@ -29,6 +29,9 @@ type Reader struct {
 	next  uint64
 	from  j17.StreamID
 	place int
+	// batch is the one that the reader was woken with, until it comes.
+	batch  *batch
+	closed bool
 }
 
 // How many events a reader looks at in the store at a time: it finds out how many fill a piece.
@@ -54,6 +57,8 @@ func (t *Tail) Open(ctx context.Context, tenant j17.Tenant, f Filter, after j17.
 // Close ends the reader.
 func (r *Reader) Close() {
 	r.hub.mu.Lock()
+	r.closed = true
+	r.came()
 	r.hub.part(r)
 	r.hub.mu.Unlock()
 	r.hub.leave()
@@ -139,6 +144,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	h := r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	r.came()
 	if h.err != nil {
 		return false, h.err
 	}

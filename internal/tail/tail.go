@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // Storage is what a Tail reads.
@@ -26,13 +27,16 @@ type Tail struct {
 	store Storage
 	// kept is how many bytes all hubs keep for readers.
 	kept atomic.Int64
+	// turns are those of batches of readers that are woken (rouse.go), batches how many there were.
+	turns   *work.Pool
+	batches atomic.Uint64
 
 	mu   sync.Mutex
 	hubs map[j17.Tenant]*hub
 }
 
 // New returns a Tail of the events of a store.
-func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}} }
+func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}, turns: newTurns()} }
 
 // Head returns the position up to which the feed of an environment goes at this moment.
 func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {
@@ -45,11 +49,13 @@ type Stats struct {
 	// Followed is the number of environments whose feeds are followed, KeptBytes the memory that is kept for readers.
 	Followed  int
 	KeptBytes int64
+	// Batches is how many batches of readers have been woken, where an event went to very many.
+	Batches uint64
 }
 
 // Stats returns what is going on.
 func (t *Tail) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Stats{Followed: len(t.hubs), KeptBytes: t.kept.Load()}
+	return Stats{Followed: len(t.hubs), KeptBytes: t.kept.Load(), Batches: t.batches.Load()}
 }
