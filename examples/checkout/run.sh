@@ -77,11 +77,15 @@ call 200 GET "/parcel/$parcel/events"
 shows '"saga":{"saga_id":"sag_'
 shows '"id":"saga_coordinator"'
 
-echo '# There are not as many: the bank is never asked, and the order is rejected.'
+echo '# There are not as many: the bank is never asked, and on_complete, which has a condition, writes nothing.'
 checkout 4 "$address"
-becomes "/order/$order" '"status":"rejected"'
-shows '"stock":"reservation_failed"'
+becomes "/order/$order" '"status":"out of stock"'
 call 404 GET "/payment/$payment"
+call 200 GET "/order/$order/events"
+shows '"type":"was_out_of_stock"'
+lacks '"type":"checkout_ended"'
+call 200 GET "/product/$product/events"
+shows '"type":"reservation_failed"'
 
 echo '# The bank declines. That is an answer, and a step of its own releases what was reserved.'
 checkout 3 "$address"
@@ -97,8 +101,9 @@ echo '# Without an address no parcel can be ordered: the payment is refunded and
 checkout 3
 becomes "/payment/$payment" '"status":"asked"'
 post "$bank" "/payment/$payment/was_charged" '{"transaction_id": "tx_18"}'
-becomes "/order/$order" '"status":"failed"'
+becomes "/order/$order" '"status":"address missing"'
 shows '"step":"pack"'
+shows '"code":"requirement_failed"'
 call 200 GET "/payment/$payment"
 shows '"status":"refund asked"'
 call 200 GET "/payment/$payment/events"

@@ -319,6 +319,9 @@ type RefusalDetails struct {
 	Chain       []Link       `json:"chain,omitempty"`
 }
 
+// GuardCode is the code that the spec gives the guard which forbids the event, "" for none.
+func (d RefusalDetails) GuardCode() string { return d.Requirement }
+
 // Record names what of the spec forbids the event, which is nobody's data: see j17.Record.
 func (d RefusalDetails) Record() string {
 	text := "the spec forbids it at " + string(d.Pointer)

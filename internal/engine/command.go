@@ -25,6 +25,9 @@ type Command struct {
 	// comes to.
 	Effects EffectsOf
 
+	// Depth is how many sagas have led to the command, each triggered by an event of the one before; 0 for what comes from elsewhere.
+	Depth int
+
 	// tried tells that nothing of it will be stored.
 	tried bool
 }

@@ -38,8 +38,11 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if begun == 0 && len(known.types) == 0 {
 		return stays, nil
 	}
-	if begun > s.perWrite {
+	switch {
+	case begun > s.perWrite:
 		return engine.Effects{}, tooMany(begun, s.perWrite)
+	case begun > 0 && d.Command.Depth >= maxDepth:
+		return engine.Effects{}, tooDeep(begun)
 	}
 
 	e := &effects{Service: s, Decided: d, Effects: stays}
@@ -71,7 +74,18 @@ type limited struct {
 // tooMany is the error of a write that would start n sagas, of which limit are allowed.
 func tooMany(n, limit int) error {
 	err := j17.Errorf(j17.CodeImplicationLimit, "One write starts at most %d sagas, and this one would start %d. Nothing was written. Split it into smaller writes.", limit, n)
-	err.Details = limited{Limit: limit, Sagas: n}
+	err.Details, err.Plain = limited{Limit: limit, Sagas: n}, true
+	return err
+}
+
+// maxDepth is how many sagas may trigger each other, one after the other.
+const maxDepth = 50
+
+// tooDeep is the error of an event of a saga that would trigger n others, at the end of too many.
+func tooDeep(n int) error {
+	err := j17.Errorf(j17.CodeImplicationLimit, "Sagas trigger each other %d deep at most, and the event would trigger another one. Nothing was written. "+
+		"Let the spec end the circle by a condition, an answer that is awaited, or a schedule.", maxDepth)
+	err.Details, err.Plain = limited{Limit: maxDepth, Sagas: n}, true
 	return err
 }
 
@@ -310,7 +324,7 @@ func (e *effects) triggers(ctx context.Context) error {
 			}
 
 			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: stamped})}
-			m.Order = e.order(e.Timestamp)
+			m.Order, m.Depth = e.order(e.Timestamp), e.Command.Depth
 			if !r.queued && started < r.free {
 				started++
 				m.start()

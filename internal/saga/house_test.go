@@ -20,6 +20,7 @@ import (
 	"j17/internal/engine"
 	"j17/internal/saga"
 	"j17/internal/spec"
+	"j17/internal/spec/diag"
 	"j17/internal/store"
 	"j17/internal/store/pebble"
 	"j17/internal/value"
@@ -195,7 +196,17 @@ func (h *house) another(st store.Store) *house {
 
 func (h *house) deploy(source string) {
 	h.tb.Helper()
-	c, found := spec.Compile([]byte(source))
+	h.adopt(spec.Compile([]byte(source)))
+}
+
+// deployStored is deploy for a spec that an earlier version of the program has accepted.
+func (h *house) deployStored(source string) {
+	h.tb.Helper()
+	h.adopt(spec.CompileStored([]byte(source)))
+}
+
+func (h *house) adopt(c *spec.Compiled, found []diag.Diagnostic) {
+	h.tb.Helper()
 	if c == nil {
 		h.tb.Fatalf("the spec is not valid: %+v", found)
 	}

@@ -50,3 +50,34 @@ func TestAWriteStartsAtMostAHundredSagas(t *testing.T) {
 		t.Errorf("%d sagas are completed", n)
 	}
 }
+
+// TestSagasAreFiftyDeep starts a circle of sagas that was deployed when nothing refused it. It ends by itself: the step that would trigger
+// another saga is refused, and its saga fails.
+func TestSagasAreFiftyDeep(t *testing.T) {
+	h := newHouse(t, 0)
+	h.deployStored(`{"agent_types":["user"],"aggregate_types":{"trip":{"events":{"was_made":{"schema":{},"handler":[]},"was_ended":{"schema":{},"handler":[]}}}},
+		"modules":{"sagas":{"again":{"trigger":{"aggregate_type":"trip","event_type":"was_made"},
+			"steps":[{"name":"more","emit":{"aggregate_type":"trip","id":"$.key","event_type":"was_made"}}],
+			"on_failed":{"aggregate_type":"trip","id":"$.key","event_type":"was_ended","data":{"code":"$error.code"}}}}}}`)
+	h.post("trip/"+id(1)+"/was_made", `{}`)
+	h.settle()
+
+	events := h.events("trip", id(1))
+	if len(events) != 51 || events[50] != `was_ended {"code":"implication_limit"}` {
+		t.Errorf("%d events, the last one %s", len(events), events[len(events)-1])
+	}
+	all := h.sagas()
+	if n := h.statuses(prod); n[saga.Completed] != 49 || n[saga.Failed] != 1 || len(all) != 50 || all[49].Depth != 49 {
+		t.Errorf("%d sagas, %v", len(all), n)
+	}
+	if why := all[49].Error; why == nil || why.Step != "more" || !strings.Contains(why.Message, "50 deep") {
+		t.Errorf("the last one has the error %+v", why)
+	}
+
+	// What comes from elsewhere begins a chain of its own.
+	h.post("trip/"+id(2)+"/was_made", `{}`)
+	h.settle()
+	if n := len(h.events("trip", id(2))); n != 51 {
+		t.Errorf("%d events of a second one", n)
+	}
+}

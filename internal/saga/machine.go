@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"j17/internal/spec"
+	"j17/internal/spec/tick"
 )
 
 // machine moves a saga on. It is pure: each method takes in something that has happened at a moment, and what to do next is a task.
@@ -21,7 +22,7 @@ type task struct {
 	phase Phase
 	// step is the name of the step that the event is for, "" for the last event of a saga.
 	step      string
-	condition *spec.Step
+	condition *tick.Predicate
 	emit      *spec.Emit
 	await     *spec.Await
 	timeout   time.Duration
@@ -66,18 +67,22 @@ func (m *machine) task() (task, bool) {
 	switch m.Phase {
 	case Stepping:
 		step := &m.def.Steps[m.At]
-		t.step, t.emit, t.await, t.timeout = step.Name, step.Emit, step.Await, step.Timeout
-		if step.Condition != nil {
-			t.condition = step
-		}
+		t.step, t.condition, t.emit, t.await, t.timeout = step.Name, step.Condition, step.Emit, step.Await, step.Timeout
 	case Compensating:
 		t.step, t.emit = m.def.Steps[m.At].Name, m.def.Steps[m.At].Compensate
 	case Completing:
-		t.emit = m.def.OnComplete
+		t.end(m.def.OnComplete)
 	case Failing:
-		t.emit = m.def.OnFailed
+		t.end(m.def.OnFailed)
 	}
 	return t, m.Status == Running && m.Waits == "" && t.emit != nil
+}
+
+// end makes the task that of the last event of a saga, nil for none.
+func (t *task) end(e *spec.Ending) {
+	if e != nil {
+		t.condition, t.emit = e.Condition, e.Emit
+	}
 }
 
 // emitted takes in that the event of the present task is written. waits is the key of the aggregate that it awaits an answer of, ""
@@ -117,7 +122,7 @@ func (m *machine) answered(position string, at int64) {
 // timedOut takes in that no answer has come.
 func (m *machine) timedOut() {
 	step := &m.def.Steps[m.At]
-	m.fail(HasTimedOut, "No "+strings.Join(step.Await.EventTypes, " and no ")+" of "+m.Waits+" has come within "+step.Timeout.String()+".")
+	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(step.Await.EventTypes, " and no ") + " of " + m.Waits + " has come within " + step.Timeout.String() + "."})
 }
 
 // skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the event out.
@@ -138,19 +143,19 @@ func (m *machine) skipped() {
 	}
 }
 
-// refused takes in that the event of the present task is refused. again tells that the same task is to be tried once more, after
+// refused takes in that the event of the present task is refused, and why. again tells that the same task is to be tried once more, after
 // attemptPause.
-func (m *machine) refused(message string) (again bool) {
-	message = cut(message)
+func (m *machine) refused(why Failure) (again bool) {
+	why.Message = cut(why.Message)
 	if m.Phase == Stepping {
-		m.fail(WasRefused, message)
+		m.fail(WasRefused, why)
 		return false
 	}
 	what := WasRefused
 	if m.Phase == Compensating {
 		what = CompensationWasRefused
 	}
-	m.note(Entry{What: what, Step: m.CurrentStep(), Error: message})
+	m.note(Entry{What: what, Step: m.CurrentStep(), Error: why.Message})
 	if m.Attempts++; m.Attempts < m.def.MaxCompensationAttempts {
 		return true
 	}
@@ -159,18 +164,19 @@ func (m *machine) refused(message string) (again bool) {
 	if m.Phase == Compensating {
 		m.Steps[m.At].Status = StepCompensationFailed
 	}
-	m.deadLetter(message)
+	m.deadLetter(why)
 	return false
 }
 
 // deadLetter gives the saga up where it is.
-func (m *machine) deadLetter(message string) {
+func (m *machine) deadLetter(why Failure) {
 	step := m.CurrentStep()
 	if m.Error == nil {
-		m.Error = &Failure{Step: cmp.Or(step, lastStep), Message: message}
+		m.Error = &why
+		m.Error.Step = cmp.Or(step, lastStep)
 	}
 	m.Status = DeadLettered
-	m.note(Entry{What: WasDeadLettered, Step: step, Error: message})
+	m.note(Entry{What: WasDeadLettered, Step: step, Error: why.Message})
 }
 
 // erased takes in that the trigger was erased. A saga that is not over ends as one that has failed, and nothing is undone. What was said of
@@ -180,7 +186,7 @@ func (m *machine) erased() {
 		m.Timeline[i].Error = ""
 	}
 	if m.Error != nil {
-		m.Error.Message = wasErased
+		m.Error = &Failure{Step: m.Error.Step, Message: wasErased}
 	}
 	m.Erased, m.Woken = true, nil
 	switch m.Status {
@@ -203,7 +209,7 @@ func (m *machine) gaveUp(woken []byte, message string) {
 	if m.Waits != "" {
 		m.Woken = woken
 	}
-	m.deadLetter(cut(message))
+	m.deadLetter(Failure{Message: cut(message)})
 }
 
 // lastStep is what the error of a saga names whose last event is refused.
@@ -236,11 +242,12 @@ func (m *machine) advance() {
 }
 
 // fail ends the present step and begins to undo those before it.
-func (m *machine) fail(what What, message string) {
+func (m *machine) fail(what What, why Failure) {
 	step := &m.Steps[m.At]
 	step.Status, m.Waits = StepFailed, ""
-	m.Error, m.FailedAt = &Failure{Step: step.Name, Message: message}, m.At
-	m.note(Entry{What: what, Step: step.Name, Error: message})
+	why.Step = step.Name
+	m.Error, m.FailedAt = &why, m.At
+	m.note(Entry{What: what, Step: step.Name, Error: why.Message})
 	m.Phase = Compensating
 	m.unwind()
 }

@@ -27,7 +27,13 @@ func drawn(t *rapid.T) *spec.Saga {
 		}
 		def.Steps = append(def.Steps, step)
 	}
-	def.OnComplete, def.OnFailed = maybe("on_complete"), maybe("on_failed")
+	ending := func(what string) *spec.Ending {
+		if e := maybe(what); e != nil {
+			return &spec.Ending{Emit: e}
+		}
+		return nil
+	}
+	def.OnComplete, def.OnFailed = ending("on_complete"), ending("on_failed")
 	return def
 }
 
@@ -97,7 +103,7 @@ func (d *deeds) move(t *rapid.T, m *machine) {
 			d.undone(t, m, at)
 		}
 	case "refuse":
-		again := m.refused("no")
+		again := m.refused(Failure{Message: "no"})
 		if again && (task.phase == Stepping || m.Attempts >= m.def.MaxCompensationAttempts) {
 			t.Fatalf("%s is tried again after %d attempts", task.phase, m.Attempts)
 		}
@@ -191,7 +197,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	m.start()
 	for range 2 * maxTimeline {
 		m.now++
-		m.refused("no")
+		m.refused(Failure{Message: "no"})
 		m.retry()
 		m.start()
 	}

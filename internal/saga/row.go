@@ -41,6 +41,8 @@ type Saga struct {
 	Woken []byte `json:"woken,omitempty"`
 	// Erased tells that its trigger was erased: it is over, and cannot be retried.
 	Erased bool `json:"erased,omitempty"`
+	// Depth is how many sagas have led to it, each triggered by an event of the one before.
+	Depth int `json:"depth,omitempty"`
 	// Order is where it stands in lists.
 	Order string `json:"order"`
 
@@ -108,7 +110,12 @@ const (
 
 // Failure is why a saga has failed.
 type Failure struct {
-	Step    string `json:"step"`
+	Step string `json:"step"`
+	// Code is that of the API, or awaitTimeout; "" where it was not kept, or what has failed is the server. Requirement is the code that
+	// the spec gives the guard which has refused an event, "" for none.
+	Code        string `json:"code,omitempty"`
+	Requirement string `json:"requirement,omitempty"`
+	// Message is for operators: it has places in the spec.
 	Message string `json:"message"`
 }
 

@@ -246,7 +246,7 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 	if !isRefusal(err, st.attempt) {
 		return false, err
 	}
-	if st.refused(j17.Record(err)) {
+	if st.refused(because(err)) {
 		return true, st.rest(ctx, attemptPause)
 	}
 	return false, nil
@@ -256,7 +256,7 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 // zero key where that is the one it writes to.
 func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, j17.Key, error) {
 	if t.condition != nil {
-		holds, err := sc.holds(ctx, t.condition.Condition)
+		holds, err := sc.holds(ctx, t.condition)
 		if err != nil || !holds {
 			return nil, j17.Key{}, err
 		}

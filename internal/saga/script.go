@@ -136,8 +136,7 @@ func (sc *scene) bind(ctx context.Context, reads func(slot int) bool) error {
 		sc.env.Bind(slotContext, value.ObjectValue(results...))
 	}
 	if e := sc.saga.Error; reads(slotError) && !sc.has[slotError] && e != nil {
-		sc.env.Bind(slotError, value.ObjectValue(
-			value.Member{Key: "message", Value: value.StringValue(e.Message)}, value.Member{Key: "step", Value: value.StringValue(e.Step)}))
+		sc.env.Bind(slotError, e.seen())
 	}
 	for slot := range sc.has {
 		sc.has[slot] = sc.has[slot] || reads(slot)
@@ -145,7 +144,7 @@ func (sc *scene) bind(ctx context.Context, reads func(slot int) bool) error {
 	return nil
 }
 
-// holds tests the condition of a step. One that cannot be evaluated does not hold.
+// holds tests the condition of a task. One that cannot be evaluated does not hold.
 func (sc *scene) holds(ctx context.Context, p *tick.Predicate) (bool, error) {
 	if err := sc.bind(ctx, p.Reads); err != nil {
 		return false, err
@@ -212,7 +211,7 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 		members = append(members, value.Member{Key: "step", Value: value.StringValue(t.step)})
 	}
 	members = append(members, value.Member{Key: "phase", Value: value.StringValue(string(t.phase))})
-	return &engine.Command{Tenant: sc.tenant, Command: command.Command{
+	return &engine.Command{Tenant: sc.tenant, Depth: sc.saga.Depth + 1, Command: command.Command{
 		Writes: command.One(t.emit.AggregateType, id, t.emit.EventType, data),
 		Actor:  j17.Agent{Type: ident.SystemActorType, ID: actor}, Trusted: true,
 		Cause: command.Cause{CorrelationID: sc.correlationID, Members: []value.Member{{Key: "saga", Value: value.ObjectValue(members...)}}},

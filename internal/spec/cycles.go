@@ -2,8 +2,10 @@ package spec
 
 import (
 	"slices"
+	"strings"
 
 	"j17/internal/spec/diag"
+	"j17/internal/spec/jsonpath"
 )
 
 // eventName is a node of the graphs that implications and sagas make of event types.
@@ -11,28 +13,45 @@ type eventName struct{ aggregateType, event string }
 
 func (n eventName) String() string { return n.aggregateType + ":" + n.event }
 
-// edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an implication.
+// edge leads to an event that another one brings about. saga is the name of the saga that writes it, "" for an implication. certain tells
+// that nothing but a refusal keeps it from being written.
 type edge struct {
-	to   eventName
-	at   diag.Pointer
-	saga string
+	to      eventName
+	at      diag.Pointer
+	saga    string
+	certain bool
 }
 
-// cycles adds an error for each implication that closes a circle, and a warning for each circle of sagas that nothing ends: a guard
-// may end one, but an implied event that it refuses takes the whole write with it.
+// cycles adds an error for each implication that closes a circle, and for each circle of sagas that nothing ends; a warning where it goes
+// on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an implied event that it refuses takes the whole
+// write with it.
 func (c *compiler) cycles() {
 	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.cycle(at, circle) })
-	unguarded := func(e *EventType) []edge {
-		return slices.DeleteFunc(follows(e), func(x edge) bool {
-			to := c.out.EventType(x.to.aggregateType, x.to.event)
-			return to != nil && len(to.Requires) > 0
+
+	// What is an error is no warning as well.
+	told := map[diag.Pointer]bool{}
+	for _, certain := range []bool{true, false} {
+		c.circles(c.unrefused(certain), func(at diag.Pointer, circle []eventName, saga string) {
+			if saga != "" && !told[at] {
+				c.endlessSaga(at, saga, circle, certain)
+				told[at] = true
+			}
 		})
 	}
-	c.circles(unguarded, func(at diag.Pointer, circle []eventName, saga string) {
-		if saga != "" {
-			c.endlessSaga(at, saga, circle)
-		}
-	})
+}
+
+// unrefused returns the edges that follow from an event, but for those to events that a guard may refuse; with certain only those that are, to
+// events that nothing else may refuse either.
+func (c *compiler) unrefused(certain bool) func(*EventType) []edge {
+	return func(e *EventType) []edge {
+		return slices.DeleteFunc(follows(e), func(x edge) bool {
+			to := c.out.EventType(x.to.aggregateType, x.to.event)
+			if to == nil || len(to.Requires) > 0 {
+				return to != nil
+			}
+			return certain && (!x.certain || to.Creates != CreatesAny || to.Unique != nil || to.Code != nil)
+		})
+	}
 }
 
 // circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, "" where none is.
@@ -127,7 +146,7 @@ func implied(found []edge, implications []*Implication, counts func(*Implication
 			emit = i.Map.Emit
 		}
 		if emit != nil {
-			found = append(found, edge{to: eventName{emit.AggregateType, emit.EventType}, at: emit.Pointer})
+			found = append(found, edge{to: eventName{emit.AggregateType, emit.EventType}, at: emit.Pointer, certain: true})
 		}
 		found = implied(found, i.Pipeline, counts)
 	}
@@ -146,28 +165,37 @@ func follows(e *EventType) []edge {
 	return found
 }
 
-// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out.
+// follows appends the events that a saga writes before it awaits anything, those of which it may write none left out. Certain are those that it
+// writes if no step fails and none has an answer to wait for.
 func (s *Saga) follows(found []edge) []edge {
-	add := func(e *Emit) {
+	add := func(e *Emit, certain bool) {
 		if e != nil && !e.optional() {
-			found = append(found, edge{to: eventName{e.AggregateType, e.EventType}, at: e.Pointer, saga: s.Name})
+			found = append(found, edge{to: eventName{e.AggregateType, e.EventType}, at: e.Pointer, saga: s.Name, certain: certain})
 		}
 	}
 	for i := range s.Steps {
-		if s.Steps[i].Condition == nil {
-			add(s.Steps[i].Emit)
+		step := &s.Steps[i]
+		if step.Condition == nil {
+			add(step.Emit, step.Await == nil)
 		}
-		if s.Steps[i].Await != nil {
+		if step.Await != nil {
 			return found
 		}
 	}
 	for i := range s.Steps {
-		add(s.Steps[i].Compensate)
+		add(s.Steps[i].Compensate, false)
 	}
-	add(s.OnComplete)
-	add(s.OnFailed)
+	if e := s.OnComplete; e != nil && e.Condition == nil {
+		add(e.Emit, true)
+	}
+	if e := s.OnFailed; e != nil && e.Condition == nil {
+		add(e.Emit, false)
+	}
 	return found
 }
 
-// optional reports whether the event may be left out, because nothing says which aggregate it is for.
-func (e *Emit) optional() bool { return e.ID.Path != nil && e.ID.Path.Optional() }
+// optional reports whether the event may be left out, because an optional path that its id or its data is leads nowhere.
+func (e *Emit) optional() bool {
+	data := e.Data.Source().Str()
+	return e.ID.Path != nil && e.ID.Path.Optional() || jsonpath.IsPath(data) && strings.HasSuffix(data, "?")
+}

@@ -87,9 +87,10 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	return i
 }
 
-func (c *compiler) emit(v value.Value, at diag.Pointer, s tick.Scope) *Emit {
+// emit compiles the template of an event. more are keys beside those of every emit.
+func (c *compiler) emit(v value.Value, at diag.Pointer, s tick.Scope, more ...string) *Emit {
 	e := &Emit{Pointer: at}
-	if !c.object(v, at, shape{what: "an emit", required: []string{"aggregate_type", "id", "event_type"}, optional: []string{"data"}}) {
+	if !c.object(v, at, shape{what: "an emit", required: []string{"aggregate_type", "id", "event_type"}, optional: append([]string{"data"}, more...)}) {
 		return e
 	}
 	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))

@@ -248,7 +248,7 @@ func (r reader) each(parts []tick.Part, in, as value.Value) {
 func (r reader) binding(in, as string) reader {
 	var element bound
 	if p, err := jsonpath.ParseAny(in); err == nil && !p.Entries {
-		element = bound{r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}), r.elementsOf(p)}
+		element = bound{schema: r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}), held: r.elementsOf(p)}
 	}
 	if r.bound = maps.Clone(r.bound); r.bound == nil {
 		r.bound = map[string]bound{}

@@ -89,6 +89,8 @@ type reader struct {
 type bound struct {
 	schema outline.Schema
 	held   held
+	// nothing tells that it stands for nothing there.
+	nothing bool
 }
 
 func (r reader) operations(v value.Value, at diag.Pointer) {
@@ -321,6 +323,9 @@ func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 	b := r.bound[p.Name]
 	switch {
 	case p.Root != jsonpath.Binding:
+	case b.nothing:
+		r.c.prevOfTheFirst(at, p.Text)
+		return true
 	case b.held.aggregateType != "":
 		return r.neverWrittenBy(b.held, p.Text, p.Steps, at)
 	case b.held.state != nil:

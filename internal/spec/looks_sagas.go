@@ -22,7 +22,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	}
 	ended, failed := r, r
 	failed.bound = maps.Clone(r.bound)
-	failed.bound["error"] = bound{schema: l.schema(closedObject(text("step"), text("message")))}
+	failed.bound["error"] = bound{schema: l.schema(closedObject(text("code"), textOrNull("requirement"), text("step"), text("message")))}
 
 	// What finished a step is what the next one finds in "$prev". One that was skipped leaves there what finished the one before, and before
 	// the first one nothing is there.
@@ -33,7 +33,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 			// It has the results of the steps before it, and of no others.
 			r.bound = map[string]bound{"prev": {}, "context": {}}
 			if l.spend(len(before) + i) {
-				r.bound["prev"] = bound{schema: l.schema(oneOf(before))}
+				r.bound["prev"] = bound{schema: l.schema(oneOf(before)), nothing: i == 0}
 				r.bound["context"] = bound{schema: l.schema(closedObject(each[:i]...))}
 			}
 		}
@@ -54,7 +54,9 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 		ended.bound = maps.Clone(ended.bound)
 		ended.bound["prev"] = bound{schema: l.schema(oneOf(before))}
 	}
+	ended.conditions(v.Get("on_complete"), at.Key("on_complete"))
 	ended.emit(v.Get("on_complete"), at.Key("on_complete"))
+	failed.conditions(v.Get("on_failed"), at.Key("on_failed"))
 	failed.emit(v.Get("on_failed"), at.Key("on_failed"))
 	l.c.dataPaths(v, r.schema, at)
 }
@@ -130,4 +132,11 @@ func closedObject(members ...value.Member) value.Value {
 // text is a member that is a text.
 func text(name string) value.Member {
 	return value.Member{Key: name, Value: value.ObjectValue(value.Member{Key: "type", Value: value.StringValue("string")})}
+}
+
+// textOrNull is a member that is a text or null.
+func textOrNull(name string) value.Member {
+	return value.Member{Key: name, Value: value.ObjectValue(value.Member{
+		Key: "type", Value: value.ArrayValue(value.StringValue("string"), value.StringValue("null")),
+	})}
 }

@@ -489,9 +489,23 @@ func (m *messages) stepTwice(at diag.Pointer, name string) {
 	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
 }
 
-func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName) {
-	m.Warnf(at, "the saga %s starts itself anew with nothing to end that: %s", quote(name), shownCircle(circle)).
+// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger each other.
+func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
+	report := m.Warnf
+	if certain && !m.Stored {
+		report = m.Errorf
+	}
+	report(at, "the saga %s starts itself again with nothing to end that: %s", quote(name), shownCircle(circle)).
 		Hintf("write another event, give the step a condition, let a step before it await an answer, or put a schedule in between")
+}
+
+func (m *messages) awaitOfAnother(at diag.Pointer, awaited, emitted string) {
+	report := m.Errorf
+	if m.Stored {
+		report = m.Warnf
+	}
+	report(at, "no %s can answer: the step awaits the answer of the %s that it writes to", quote(awaited), quote(emitted)).
+		Hintf(`say which %s is meant by await.id, as in "id": "$.data.%s_id", or await events of %s`, awaited, awaited, quote(emitted))
 }
 
 func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) {

@@ -38,6 +38,12 @@ func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, decl
 	d.Hintf("declare it in the schema, or correct the path")
 }
 
+// prevOfTheFirst: the first step of a saga has none before it.
+func (m *messages) prevOfTheFirst(at diag.Pointer, path string) {
+	m.Warnf(at, "%s leads nowhere in the first step of a saga: no step comes before it", quote(path)).
+		Hintf(`the event that triggers the saga is at "$.data", "$.key" and "$.metadata"`)
+}
+
 func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
 	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
 	if is, ok := subtracted(text, name, members); ok {

@@ -44,8 +44,8 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	})
 
 	// What follows the steps.
-	s.OnComplete = c.optionalEmit(v.Get("on_complete"), at.Key("on_complete"), in)
-	s.OnFailed = c.optionalEmit(v.Get("on_failed"), at.Key("on_failed"), failed)
+	s.OnComplete = c.ending(v.Get("on_complete"), at.Key("on_complete"), in)
+	s.OnFailed = c.ending(v.Get("on_failed"), at.Key("on_failed"), failed)
 	s.MaxCompensationAttempts = int(c.integer(v.Get("max_compensation_attempts"), at.Key("max_compensation_attempts"),
 		"max_compensation_attempts", maxCompensationAttempts, maxCompensationAttempts))
 	return s
@@ -65,6 +65,14 @@ func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s tick.Scope) *E
 	return c.emit(v, at, s)
 }
 
+// ending compiles the last event of a saga, nil for none.
+func (c *compiler) ending(v value.Value, at diag.Pointer, s tick.Scope) *Ending {
+	if v.IsMissing() {
+		return nil
+	}
+	return &Ending{Emit: c.emit(v, at, s, "condition", "when"), Condition: c.condition(v, at, s)}
+}
+
 func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) Step {
 	var step Step
 	if !c.object(v, at, shape{
@@ -82,6 +90,9 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) S
 	await, timeout := v.Get("await"), v.Get("timeout_ms")
 	if !await.IsMissing() {
 		step.Await = c.await(await, at.Key("await"), in)
+		if a, e := step.Await, step.Emit; a.ID == nil && a.AggregateType != "" && e != nil && e.AggregateType != "" && a.AggregateType != e.AggregateType {
+			c.awaitOfAnother(at.Key("await"), a.AggregateType, e.AggregateType)
+		}
 	}
 	switch {
 	case !await.IsMissing() && timeout.IsMissing():

@@ -301,10 +301,17 @@ type Saga struct {
 	TriggerAggregate string
 	TriggerEvent     string
 	Steps            []Step
-	OnComplete       *Emit
-	OnFailed         *Emit
+	// OnComplete and OnFailed are nil where nothing is written at the end.
+	OnComplete *Ending
+	OnFailed   *Ending
 	// MaxCompensationAttempts is how often one compensation is tried.
 	MaxCompensationAttempts int
+}
+
+// Ending is the last event of a saga. Where Condition, which is nil for none, does not hold the saga ends without it.
+type Ending struct {
+	Condition *tick.Predicate
+	Emit      *Emit
 }
 
 // Step is one step of a saga.

@@ -140,6 +140,25 @@ func TestStoredSpecsGoOn(t *testing.T) {
 	}
 }
 
+// TestStoredSagasGoOn: circles of sagas, and steps that await what cannot come, were only warned of once.
+func TestStoredSagasGoOn(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]string{
+		"a circle":              `"emit":{"aggregate_type":"a","id":"$.key","event_type":"e"}`,
+		"an answer from nobody": `"emit":{"aggregate_type":"a","id":"$.key","event_type":"f"},"await":{"aggregate_type":"b","event_types":["e"]},"timeout_ms":1000`,
+	} {
+		src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[]},"f":{"schema":{},"handler":[]}}},
+			"b":{"events":{"e":{"schema":{},"handler":[]}}}},
+			"modules":{"sagas":{"s":{"trigger":{"aggregate_type":"a","event_type":"e"},"steps":[{"name":"one",` + step + `}]}}}}`)
+		if c, found := spec.Compile(src); c != nil || len(found) != 1 {
+			t.Errorf("%s in a new spec: %v", name, found)
+		}
+		if c, found := spec.CompileStored(src); c == nil || len(found) != 1 || found[0].Severity != diag.Warning {
+			t.Errorf("%s in a stored spec: %v", name, found)
+		}
+	}
+}
+
 // TestTheParameterOfLiveViews: neither a parameter nor an indexed field may be called like the one of live views, but where it was deployed before.
 func TestTheParameterOfLiveViews(t *testing.T) {
 	t.Parallel()

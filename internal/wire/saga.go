@@ -37,10 +37,12 @@ type SagaStep struct {
 	CompletedAt  int64  `json:"completed_at,omitempty"`
 }
 
-// SagaError is why a saga has failed.
+// SagaError is why a saga has failed. Code is that of the API, or "await_timeout"; Requirement is the code of the guard that has refused an event.
 type SagaError struct {
-	Step    string `json:"step"`
-	Message string `json:"message"`
+	Step        string `json:"step"`
+	Code        string `json:"code,omitempty"`
+	Requirement string `json:"requirement,omitempty"`
+	Message     string `json:"message"`
 }
 
 // SagaEntry is one thing that has happened to a saga, at a time in Unix seconds.
