@@ -30,7 +30,7 @@ type Storage interface {
 	store.Health
 }
 
-// Options configures a Service. All fields but Parallel and Sole are required.
+// Options configures a Service. All fields but Parallel are required.
 type Options struct {
 	Store  Storage
 	Clock  clock.Clock
@@ -38,9 +38,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are written it is one.
 	Parallel int
-	// Sole tells that no other process works on the store: a build that is under way when Run begins is what one has left behind that has
-	// ended, and goes on at once.
-	Sole bool
 }
 
 // Kind is a kind of builds: what the pages of all of them come to.
@@ -220,10 +217,6 @@ func (s *Service) Stats() Stats {
 
 // Run carries out builds until the context ends.
 func (s *Service) Run(ctx context.Context) error {
-	if s.o.Sole {
-		s.jobs.TakeUp(ctx, s.o.Store.Tenants)
-		s.removals.TakeUp(ctx, s.o.Store.Tenants)
-	}
 	done := make(chan error, 1)
 	go func() { done <- s.removals.Run(ctx) }()
 	return errors.Join(s.jobs.Run(ctx), <-done)

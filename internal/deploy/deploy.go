@@ -58,9 +58,6 @@ type Options struct {
 	Unique *unique.Service
 	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
 	Adopted func(ctx context.Context, t j17.Tenant)
-	// Sole, if not nil, lists the tenants of a store on which no other process works: a lease that is held when Run begins is what one has left
-	// behind that has ended.
-	Sole func(context.Context) ([]j17.Tenant, error)
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
 	// on in the background.
 	Settled func(ctx context.Context, t j17.Tenant)
@@ -91,7 +88,6 @@ type Service struct {
 	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
 	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
 	sides      store.Sides
-	sole       func(context.Context) ([]j17.Tenant, error)
 	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
 	unready    func(ctx context.Context, t j17.Tenant)
 	unique     *unique.Service
@@ -140,7 +136,7 @@ func New(o Options) *Service {
 	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
 		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
-		sides: o.Store, sole: o.Sole, ready: o.Ready, unready: o.Unready, unique: o.Unique, asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
 	if o.Ready != nil {
 		s.waiting = o.Worker.Queue(worker.Work{

@@ -373,9 +373,6 @@ func final(code j17.Code) bool {
 
 // Run deploys prepared specs when they are ready, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
-	if s.sole != nil {
-		s.waiting.TakeUp(ctx, s.sole)
-	}
 	return s.waiting.Run(ctx)
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"j17"
 	"j17/internal/erasure"
@@ -63,12 +64,16 @@ func crashAt(t *testing.T, at int, after bool) bool {
 		}
 	}
 
-	// The next process goes on at once: the lease of the one before it says nothing.
+	// The next process gives back the claims of the one before it, and goes on.
 	next := &failing{written: make(chan struct{}, 1)}
 	f.open(t, func(s *pebble.Store) erasure.Storage {
 		next.Store = s
 		return next
 	})
+	if _, err := f.Store.ReleaseClaims(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.Clock.Advance(time.Minute) // the pause after a failure that the process has noted, which is much less than a lease
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = f.tombs.Run(ctx) })

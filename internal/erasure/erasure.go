@@ -117,8 +117,6 @@ type Options struct {
 	Holders []Holder
 	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.
 	Gone func(t j17.Tenant, keys []j17.Key)
-	// Sole tells that no other process works on the store: a lease that is held when Run begins is what one has left behind that has ended.
-	Sole bool
 }
 
 // Service erases. It is safe for concurrent use.
@@ -151,9 +149,6 @@ func (s *Service) Queue() *worker.Queue { return s.queue }
 
 // Run executes tombstones until the context ends.
 func (s *Service) Run(ctx context.Context) error {
-	if s.o.Sole {
-		s.queue.TakeUp(ctx, s.o.Store.Tenants)
-	}
 	return s.queue.Run(ctx)
 }
 

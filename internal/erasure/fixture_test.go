@@ -123,7 +123,7 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			}
 			return f.beside(of)
 		},
-		Holders: []erasure.Holder{f.holder}, Sole: true,
+		Holders: []erasure.Holder{f.holder},
 	})
 }
 

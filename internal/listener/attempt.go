@@ -56,18 +56,35 @@ func (s *Service) leased(j job) (store.Item, error) {
 	}
 
 	// It has waited long for its turn: without a new lease it would be told twice.
-	due := now.Add(lease)
-	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, laneSide(j.delivery, due))})
+	renewed := claimedLane(j.delivery, now)
+	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, renewed)})
 	if overtaken(err) {
 		return store.Item{}, nil
 	}
 	if err != nil {
 		return store.Item{}, err
 	}
-	if it, err = s.held(j.delivery, j.at.tenant); err != nil || !it.Due.Equal(due) {
+	if it, err = s.held(j.delivery, j.at.tenant); err != nil || !it.Due.Equal(renewed.Due) {
 		return store.Item{}, err
 	}
 	return it, nil
+}
+
+// ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it is given back: it is due
+// for whoever comes next.
+func (s *Service) ready(line *line, j job) error {
+	if s.pool.submit(line, func() { s.begin(j) }) {
+		return nil
+	}
+	it, err := s.held(j.delivery, j.at.tenant)
+	if err != nil || !it.Due.Equal(j.due) {
+		return err
+	}
+	back := on(it.Rev, laneSide(j.delivery, s.o.Clock.Now()))
+	if err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{back}); overtaken(err) {
+		return nil
+	}
+	return err
 }
 
 // held returns the lane of a delivery, the zero Item where another delivery is in it or none.
@@ -105,6 +122,13 @@ func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	line := s.pool.use(where)
 	defer s.pool.leave(line)
 	after, ok := s.pool.enter(line)
+	if !ok && after == 0 {
+		side := claimedLane(d, s.o.Clock.Now())
+		if err := s.o.Store.Write(ctx, c.Tenant, []store.Side{on(c.Remove().Rev, side)}); err != nil {
+			return err
+		}
+		return s.ready(line, job{at: where, delivery: d, due: side.Due})
+	}
 	if !ok {
 		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.o.Clock.Now().Add(after))})
 	}
@@ -229,10 +253,11 @@ func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) erro
 
 // goOn begins the delivery that comes next in a lane, nil for none, and tells the feed where the line has room again.
 func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
+	var err error
 	if next != nil {
-		s.pool.submit(line, func() { s.begin(*next) })
+		err = s.ready(line, *next)
 	}
-	return s.wake(ctx, line)
+	return errors.Join(err, s.wake(ctx, line))
 }
 
 // settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one expects that

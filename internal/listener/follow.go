@@ -33,12 +33,12 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 		}
 	default:
 		next := e.s.newDelivery(e.l, e.d.Track, found.event, e.o.at)
-		due := time.Time{}
+		side := laneSide(next, time.Time{})
 		if active {
-			due = e.o.at.Add(lease)
-			e.next = &job{at: e.j.at, delivery: next, due: due, event: kept(found.event)}
+			side = claimedLane(next, e.o.at)
+			e.next = &job{at: e.j.at, delivery: next, due: side.Due, event: kept(found.event)}
 		}
-		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), on(e.rev, laneSide(next, due)))
+		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), on(e.rev, side))
 		if found.changed {
 			e.sides = append(e.sides, note())
 		}

@@ -155,9 +155,9 @@ func (s *Service) takeOnce(
 	// What was made begins.
 	s.pool.count(line, len(p.made))
 	for _, job := range p.made {
-		s.pool.submit(line, func() { s.begin(job) })
+		err = errors.Join(err, s.ready(line, job))
 	}
-	return taken, false, nil
+	return taken, false, err
 }
 
 // countLanes finds out how many deliveries of a listener are not over, where this process does not know it.
@@ -256,9 +256,9 @@ func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
 func (p *plan) make(ev *j17.Event) {
 	d := p.s.newDelivery(p.l, p.track, ev, p.now)
 	d.Created += int64(len(p.made)) // in lists the later event is the newer one
-	due := p.now.Add(lease)
-	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), on(0, laneSide(d, due)))
-	p.made = append(p.made, job{at: p.l.at, delivery: d, due: due, event: kept(ev)})
+	claimed := claimedLane(d, p.now)
+	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), on(0, claimed))
+	p.made = append(p.made, job{at: p.l.at, delivery: d, due: claimed.Due, event: kept(ev)})
 }
 
 // keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when they are sent, so
@@ -283,6 +283,14 @@ func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time
 		d.Format, d.Source = spec.FormatCloudEvents, l.source
 	}
 	return d
+}
+
+// claimedLane returns the write that puts a delivery into its lane as one that this process has made ready: it is due now for others if
+// this process ends, and when the lease is over at the latest.
+func claimedLane(d *delivery, now time.Time) store.Side {
+	side := laneSide(d, now.Add(lease))
+	side.Claimed = now
+	return side
 }
 
 // laneSide returns the write that puts a delivery into its lane.

@@ -143,7 +143,8 @@ func (s *Service) Run(ctx context.Context) error {
 	stop()
 	s.cut()
 
-	// What was not begun is given back: with its context ended, a try counts for nothing.
+	// What was cut off or not begun is given back: with its context ended, a try counts for nothing.
+	s.pool.wait(context.WithoutCancel(ctx))
 	var giving sync.WaitGroup
 	for _, job := range left {
 		giving.Go(job)

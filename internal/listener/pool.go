@@ -176,16 +176,18 @@ func (p *pool) count(l *line, n int) {
 	}
 }
 
-// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order.
-func (p *pool) submit(l *line, job func()) {
+// submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order. It reports false where no job is
+// begun any more.
+func (p *pool) submit(l *line, job func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return
+		return false
 	}
 	l.users++
 	l.ready = append(l.ready, job)
 	p.begin(l)
+	return true
 }
 
 // begin begins what is ready of a listener and finds room. The caller holds mu.
@@ -340,8 +342,8 @@ func (p *pool) inFlight() int {
 	return p.running
 }
 
-// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to ask again,
-// which is longer the more have asked in vain.
+// enter begins a try of a listener that is not submitted, if there is room for it. Else it returns after which pause to ask again, which is
+// longer the more have asked in vain, and 0 where the try may be submitted.
 func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -350,8 +352,18 @@ func (p *pool) enter(l *line) (after time.Duration, ok bool) {
 		p.add(l)
 		return 0, true
 	}
+	if l.running+len(l.ready) < l.window() {
+		return 0, false
+	}
 	l.refused++
-	return time.Second + time.Duration(l.refused)*time.Second/maxRunningEach, false
+	switch {
+	case l.pace == 0:
+		return time.Second, false // by then it is known
+	case l.quick():
+		return (time.Duration(l.refused) + maxRunningEach) * quickPace / maxRunningEach, false
+	default:
+		return time.Second + time.Duration(l.refused)*time.Second/maxRunningEach, false
+	}
 }
 
 // exit ends what enter has begun.

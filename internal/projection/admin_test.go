@@ -108,7 +108,7 @@ func (s *server) open(tb testing.TB) {
 	s.specs = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
 		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
-		Store: st, Worker: kit, Sole: st.Tenants,
+		Store: st, Worker: kit,
 		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
 			if hook := s.preparing; hook != nil {
 				s.preparing = nil

@@ -48,9 +48,6 @@ type Options struct {
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
 	// Worker does what goes on in the background.
 	Worker *worker.Kit
-	// Sole, if not nil, lists the tenants of a store on which no other process works: a lease that is held when Run begins is what one has left
-	// behind that has ended.
-	Sole func(context.Context) ([]j17.Tenant, error)
 	// Changed, if not nil, is told of environments whose projections or handlers are other ones now: who shows what they yield looks again.
 	Changed func(j17.Tenant)
 }
@@ -61,7 +58,6 @@ const DefaultCacheBytes = 64 << 20
 // Service answers reads of projections. It is safe for concurrent use.
 type Service struct {
 	store   Storage
-	sole    func(context.Context) ([]j17.Tenant, error)
 	engine  *engine.Engine
 	indexes *index.Service
 	places  *place.Service
@@ -92,7 +88,7 @@ type Service struct {
 // New returns a service.
 func New(o Options) *Service {
 	s := &Service{
-		store: o.Store, sole: o.Sole, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
 		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)), verifying: newVerifications(),
 	}
 	s.bound(maxStates)
@@ -112,9 +108,6 @@ func (s *Service) bound(states int) {
 
 // Run lets prepared definitions take their places, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
-	if s.sole != nil {
-		s.waiting.TakeUp(ctx, s.sole)
-	}
 	return s.waiting.Run(ctx)
 }
 

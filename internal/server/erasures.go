@@ -17,7 +17,7 @@ import (
 func (s *Server) openErasures() {
 	o := &s.options
 	s.erasures = erasure.New(erasure.Options{
-		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Sole: true,
+		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 		Resolve: s.engine.Resolve, Spec: s.engine.Spec,
 		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
 		Root:      s.rootBeforeErasure, Sign: s.logs.Sign, By: actorOf, Record: s.recordErasure,

@@ -256,6 +256,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.takeUp(ctx)
 	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
 		return err
 	}
@@ -331,7 +332,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.tail = tail.New(s.store)
 	// The folder is locked: nobody else works on the store.
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
-	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Sole: true})
+	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.tagging = tagging.New(tagging.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
 	s.timed = append(s.timed, s.feed, s.builds, s.tagging)
@@ -342,7 +343,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
-		Worker: s.worker, Sole: s.store.Tenants, Changed: s.tail.Stir,
+		Worker: s.worker, Changed: s.tail.Stir,
 	})
 	s.timed = append(s.timed, s.projections)
 
@@ -363,7 +364,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
 		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
-		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Sole: s.store.Tenants, Unique: s.unique,
+		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Unique: s.unique,
 	})
 
 	s.timed = append(s.timed, s.deploy)
@@ -382,6 +383,17 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.openErasures()
 
 	return nil
+}
+
+// takeUp lets work go on that was under way when the last process on the store ended. Where it cannot, that work waits for its leases.
+func (s *Server) takeUp(ctx context.Context) {
+	released, err := s.store.ReleaseClaims(ctx)
+	switch {
+	case err != nil:
+		s.options.Logger.LogAttrs(ctx, slog.LevelWarn, "what was cut short goes on when its leases are over", slog.Any("error", err))
+	case released > 0:
+		s.options.Logger.LogAttrs(ctx, slog.LevelInfo, "what was cut short goes on", slog.Int("items", released))
+	}
 }
 
 // listen opens the listeners.

@@ -162,7 +162,7 @@ type Sides interface {
 	// depend on how many there are. It goes on below the floor of free space.
 	Clear(ctx context.Context, t j17.Tenant, space Space, keys Range) error
 
-	// ClaimDue leases items whose Due has come, earliest first: their Due moves to now plus the lease and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
+	// ClaimDue leases items whose Due has come, earliest first: their Due moves to now plus the lease, which is at most MaxLease, and their Rev changes. The Rev is the fencing token: finish with a Side on IfRev, in the same commit as
 	// the work's events if it has any. A claim that is not finished comes up again after the lease: at least once.
 	// Values and times are those that the items have after the claim.
 	ClaimDue(ctx context.Context, t j17.Tenant, c Claim) ([]Item, error)
@@ -307,6 +307,11 @@ type TablesChecked struct {
 
 // Health is the role of who looks after the store itself.
 type Health interface {
+	// ReleaseClaims gives back the claims of processes that have ended, and returns how many: their items are due again when they were before.
+	// It is called before any work begins on a store that was opened. Where only one process can have a store open these are all claims; where
+	// several can, a store has to know which of them live. What it costs does not depend on items that are due later than any lease ends.
+	ReleaseClaims(ctx context.Context) (int, error)
+
 	// Barrier returns nil when every write that was called before is decided: it is durable and can be seen, or will never
 	// be. Whoever was told ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
 	// still on its way and that Barrier has to be called again; after ErrFailed only a restart tells. It is never refused for

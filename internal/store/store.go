@@ -309,6 +309,9 @@ type Item struct {
 	Due time.Time
 }
 
+// MaxLease is how long a lease may take.
+const MaxLease = time.Hour
+
 // Claim says which due items of a tenant are leased.
 type Claim struct {
 	Space Space
@@ -392,6 +395,9 @@ type Side struct {
 	Value   []byte
 	Expires time.Time
 	Due     time.Time
+	// Claimed, if not zero, says of a Put that Due is the end of a lease of the writer, as after ClaimDue, and when the item was due before. It
+	// is at most MaxLease earlier than Due.
+	Claimed time.Time
 	Cond    Cond
 	// Rev is compared when Cond is IfRev.
 	Rev uint64

@@ -252,7 +252,13 @@ func (s *Side) validate(events int) error {
 	if err := validTime("expiry of the item", s.Expires); err != nil {
 		return err
 	}
-	return validTime("due time of the item", s.Due)
+	if err := validTime("due time of the item", s.Due); err != nil {
+		return err
+	}
+	if !s.Claimed.IsZero() && (s.Op != Put || s.Due.Before(s.Claimed) || s.Due.Sub(s.Claimed) > MaxLease) {
+		return fmt.Errorf("%w: a claimed item without a lease of up to %s", ErrInvalid, MaxLease)
+	}
+	return validTime("time of the claim", s.Claimed)
 }
 
 // validateEntries checks a write of an item with entries.

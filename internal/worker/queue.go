@@ -98,45 +98,6 @@ const (
 // drainTime is how long items that are under way may go on when a queue ends, before their contexts do.
 const drainTime = 5 * time.Second
 
-// takenUpAtOnce is how many items are read at a time when they are taken up.
-const takenUpAtOnce = 1000
-
-// TakeUp makes all items of some tenants due that ever come to be. It is for a process that works on the store alone, before Run: leases that are held then are
-// what a process has left behind that has ended. Where that fails the log says so, and items go on when their leases are over.
-func (q *Queue) TakeUp(ctx context.Context, tenants func(context.Context) ([]j17.Tenant, error)) {
-	all, err := tenants(ctx)
-	for i := 0; i < len(all) && err == nil; i++ {
-		err = q.takeUp(ctx, all[i])
-	}
-	if err != nil {
-		q.kit.logger.LogAttrs(ctx, slog.LevelWarn, "what was cut short goes on when its leases are over", slog.String("work", q.Name), slog.Any("error", err))
-	}
-}
-
-// takeUp makes all items of a tenant due. One that somebody changes meanwhile stays as it is.
-func (q *Queue) takeUp(ctx context.Context, t j17.Tenant) error {
-	now := q.kit.clock.Now()
-	for keys := (store.Range{}); ; {
-		items, err := q.Store.Scan(ctx, t, q.Space, keys, takenUpAtOnce)
-		if err != nil {
-			return err
-		}
-		for _, item := range items {
-			keys = keys.After(item.Key)
-			if item.Due.IsZero() {
-				continue // nobody has it, and nobody is to
-			}
-			due := store.Side{Op: store.Put, Space: q.Space, Key: item.Key, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev}
-			if _, err := q.write(ctx, t, due); err != nil {
-				return err
-			}
-		}
-		if len(items) < takenUpAtOnce {
-			return nil
-		}
-	}
-}
-
 // Run hands out items until the context ends. Then it claims no more, and waits for those under way; what does not end by the
 // end of drainTime is cut off and due again at once.
 func (q *Queue) Run(ctx context.Context) error {
@@ -315,9 +276,12 @@ func (q *Queue) room(t j17.Tenant, tenants int) int {
 	return min(q.Each-q.running[t], (free+tenants-1)/tenants)
 }
 
-// claimOf claims due items of a tenant.
+// claimOf claims due items of a tenant. What is claimed is begun: a context that ends meanwhile does not cut it off.
 func (q *Queue) claimOf(ctx context.Context, t j17.Tenant, limit int) ([]store.Item, error) {
-	return q.Store.ClaimDue(ctx, t, store.Claim{Space: q.Space, Limit: limit, Lease: q.Lease, Freeing: q.Freeing})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return q.Store.ClaimDue(context.WithoutCancel(ctx), t, store.Claim{Space: q.Space, Limit: limit, Lease: q.Lease, Freeing: q.Freeing})
 }
 
 // write applies one side write and tells whether its condition did not hold.

@@ -702,31 +702,3 @@ func TestSettleEnds(t *testing.T) {
 		}
 	})
 }
-
-// TestTakenUp makes more items due than are read at a time, of two tenants, whose leases have a while to go; not one that is never due.
-func TestTakenUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house) {
-		t.Helper()
-		const items = 1001
-		for n := range items {
-			h.put("ins_a/prod", fmt.Sprintf("%04d", n), time.Hour)
-		}
-		h.put("ins_b/prod", "one", time.Hour)
-		never := store.Side{Op: store.Put, Space: space, Key: "two", Value: []byte("it has ended")}
-		if err := h.Write(t.Context(), "ins_b/prod", []store.Side{never}); err != nil {
-			t.Fatal(err)
-		}
-		done := 0
-		q := h.queue(worker.Work{AtOnce: 1, Do: func(ctx context.Context, c *worker.Claim) error {
-			done++
-			return h.Write(ctx, c.Tenant, []store.Side{c.Remove()})
-		}})
-		if err := q.Settle(t.Context()); err != nil || done > 0 {
-			t.Fatalf("%d items were due, %v", done, err)
-		}
-		q.TakeUp(t.Context(), h.Tenants)
-		if err := q.Settle(t.Context()); err != nil || done != items+1 {
-			t.Errorf("%d items were due, %v", done, err)
-		}
-	})
-}

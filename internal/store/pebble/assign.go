@@ -162,10 +162,10 @@ func (b *batch) stageAssignments(t *tenant, u *store.Append, r *store.Result) {
 		a, staged := &u.Assign[i], &b.assign[i]
 		if staged.value != "" {
 			if staged.counter != nil {
-				b.stageItem(t, a.Index, a.Counter, staged.counter, 0, 0, []byte(staged.value))
+				b.stageItem(t, a.Index, a.Counter, staged.counter, itemTimes{}, []byte(staged.value))
 			}
-			b.stageItem(t, a.Space, a.Owner, staged.owner, 0, 0, []byte(staged.value))
-			b.stageItem(t, a.Index, staged.value, staged.index, 0, 0, []byte(a.Owner))
+			b.stageItem(t, a.Space, a.Owner, staged.owner, itemTimes{}, []byte(staged.value))
+			b.stageItem(t, a.Index, staged.value, staged.index, itemTimes{}, []byte(a.Owner))
 		}
 		r.Assigned = append(r.Assigned, string(staged.owner.value))
 	}

@@ -72,6 +72,17 @@ func (g *clockGuard) check() error {
 	return g.refused
 }
 
+// latest returns the latest time that the clock has shown, also before the store was opened.
+func (g *clockGuard) latest() time.Time {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now.Before(g.seen) {
+		return g.seen
+	}
+	return now
+}
+
 // even notes what the clock shows and reports whether it has gone on evenly for steadyTime since it jumped. It needs mu.
 func (g *clockGuard) even(now time.Time) bool {
 	if step := now.Sub(g.last); g.refused == nil || step < 0 || step > 2*sweepEvery {

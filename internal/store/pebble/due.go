@@ -422,7 +422,7 @@ func loadDue(from pebble.Reader, t *tenant, number uint32) (works []dueWork, err
 
 // ClaimDue leases items whose time has come. See store.Store.
 func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
-	if c.Lease < 0 {
+	if c.Lease < 0 || c.Lease > store.MaxLease {
 		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
 	}
 	from, due, err := s.dueFrom(t, c.Space)
@@ -485,7 +485,15 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 		if !item.live(b.now) {
 			continue
 		}
-		b.stageItem(t, space, key, item, item.expires, until, value)
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return nil, fault("due work", err)
+		}
+		claimed, err := parseClaim(v)
+		if err != nil {
+			b.store.tellDamaged(space, []error{err})
+		}
+		b.stageItem(t, space, key, item, itemTimes{item.expires, until, cmp.Or(claimed, item.due)}, value)
 		items = append(items, item.item(key, value))
 	}
 	return items, nil

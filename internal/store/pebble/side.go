@@ -385,19 +385,19 @@ func (b *batch) stageSide(t *tenant, w *store.Side, item *stagedItem, ids []j17.
 			key, item = store.StampedKey(ids[w.Stamps[0]], w.Key), &stagedItem{}
 			b.items[string(appendItemKey(nil, t.nextNumber, w.Space, key))] = item
 		}
-		b.stageItem(t, w.Space, key, item, nanos(w.Expires), nanos(w.Due), value)
+		b.stageItem(t, w.Space, key, item, sideTimes(w), value)
 	case store.Delete:
 		b.stageRemoval(t, w, item)
 	case store.Add:
 		added, _ := strconv.ParseInt(string(w.Value), 10, 64)
 		if n := number(item, b.now) + added; n > 0 {
-			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), strconv.AppendInt(nil, n, 10))
+			b.stageItem(t, w.Space, w.Key, item, sideTimes(w), strconv.AppendInt(nil, n, 10))
 		} else {
 			b.stageRemoval(t, w, item)
 		}
 	case store.Raise:
 		if less(item, w.Value, b.now) {
-			b.stageItem(t, w.Space, w.Key, item, nanos(w.Expires), nanos(w.Due), w.Value)
+			b.stageItem(t, w.Space, w.Key, item, sideTimes(w), w.Value)
 		}
 	}
 }
@@ -544,32 +544,32 @@ func less(item *stagedItem, number []byte, now int64) bool {
 	return !item.live(now) || err != nil || have < want
 }
 
+// itemTimes are the times that an item gets, in Unix nanoseconds, 0 for none. claimed is that of store.Side.
+type itemTimes struct{ expires, due, claimed int64 }
+
+func sideTimes(w *store.Side) itemTimes {
+	return itemTimes{nanos(w.Expires), nanos(w.Due), nanos(w.Claimed)}
+}
+
 // stageItem stages the new content of an item, and its entries in the orders of due times and expiry.
-func (b *batch) stageItem(
-	t *tenant, space store.Space, key string, item *stagedItem, expires, due int64, value []byte,
-) {
+func (b *batch) stageItem(t *tenant, space store.Space, key string, item *stagedItem, times itemTimes, value []byte) {
 	b.stage(t)
 	old := item.itemMeta
 	t.next.rev++
-	item.itemMeta = itemMeta{rev: t.next.rev, expires: expires, due: due}
+	item.itemMeta = itemMeta{rev: t.next.rev, expires: times.expires, due: times.due}
 	if item.value = value; value == nil {
 		item.value = []byte{} // it is known
 	}
 	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
-	b.replaceExpiry(t.nextNumber, old.expires, expires)
-	if due != 0 {
-		b.due = append(b.due, dueWork{t, space, due})
-	}
-	if old.due == due {
-		return
-	}
-	if old.due != 0 {
+	b.replaceExpiry(t.nextNumber, old.expires, times.expires)
+	if old.due != 0 && old.due != times.due {
 		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, old.due, key)
 		b.remove(b.key2)
 	}
-	if due != 0 {
-		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, due, key)
-		must(b.writes.Set(b.key2, nil, nil))
+	if times.due != 0 {
+		b.due = append(b.due, dueWork{t, space, times.due})
+		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, times.due, key)
+		must(b.writes.Set(b.key2, claimMark(times.claimed), nil))
 	}
 }
 

@@ -81,6 +81,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		// What is due, and who works on it.
 		{"Due", testDue},
 		{"DueAtOnce", testDueAtOnce},
+		{"ReleaseClaims", testReleaseClaims},
+		{"ClaimedTwice", testClaimedTwice},
 		{"Fencing", testFencing},
 		{"DueOverAll", testDueOverAll},
 		{"DueAwaited", testDueAwaited},

@@ -11,9 +11,9 @@ import (
 	"j17/internal/worker"
 )
 
-// TestASoleProcessGoesOnAtOnce ends a process in the middle of a build. One that may have company leaves that alone until the lease is over;
-// one that is alone goes on with it when it starts.
-func TestASoleProcessGoesOnAtOnce(t *testing.T) {
+// TestAnotherProcessGoesOnAtOnce ends a process in the middle of a build. Another one leaves that alone until the lease is over, and goes on with
+// it at once where the claim was given back.
+func TestAnotherProcessGoesOnAtOnce(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 23)
 	other := h.service(h.store, adding(5))
@@ -26,8 +26,11 @@ func TestASoleProcessGoesOnAtOnce(t *testing.T) {
 		t.Fatalf("the process has not ended in the middle: %+v", got)
 	}
 
+	if n, err := h.store.ReleaseClaims(t.Context()); err != nil || n != 1 {
+		t.Fatalf("%d claims were given back, %v", n, err)
+	}
 	log := slog.New(slog.DiscardHandler)
-	sole := build.New(build.Options{Store: h.store, Clock: h.clock, Worker: worker.New(h.clock, log), Logger: log, Sole: true})
+	sole := build.New(build.Options{Store: h.store, Clock: h.clock, Worker: worker.New(h.clock, log), Logger: log})
 	k := adding(5)
 	k.Name = kind
 	sole.Handle(k)
