@@ -294,10 +294,10 @@ func TestFindingTheServer(t *testing.T) {
 		want, host, pwd string
 	}{
 		{"", "", "", "http://localhost:4711", "", "p"},
-		{"", "staging", "", "http://localhost:4711", "app-staging.localhost", "s"},
+		{"", "staging", "", "http://app-staging.localhost:4711", "", "s"},
 		{"http://127.0.0.1:9", "staging", "k", "http://127.0.0.1:9", "app-staging.localhost", "k"},
-		{"http://app-staging.localhost:9", "", "", "http://localhost:9", "app-staging.localhost", "s"},
-		{"http://shop-test.localhost:9/", "prod", "", "http://localhost:9/", "shop.localhost", "p"},
+		{"http://app-staging.localhost:9", "", "", "http://app-staging.localhost:9", "", "s"},
+		{"http://shop-test.localhost:9/", "prod", "", "http://shop.localhost:9/", "", "p"},
 		{"https://shop.example.com", "", "k", "https://shop.example.com", "", "k"},
 		{"https://shop.example.com/base", "test", "k", "https://shop-test.example.com/base", "", "k"},
 		{"https://shop-staging.example.com", "prod", "k", "https://shop.example.com", "", "k"},

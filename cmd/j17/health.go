@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,17 +40,13 @@ Exit code 0: it is ready. 1: it is not, or does not answer.`,
 	f.StringVar(&caFile, "ca-file", "", "`file` of the authorities whose certificates are trusted (J17_CA_FILE)")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		carrier := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-		if address != "" {
-			if _, err := client.ParseURL(address); err != nil {
-				return usageError{err}
-			}
-			roots, err := trusted(cmp.Or(caFile, e.getenv("J17_CA_FILE")))
-			if err != nil {
-				return err
-			}
-			carrier.TLSClientConfig.RootCAs, carrier.Proxy = roots, http.ProxyFromEnvironment
-		} else {
+		roots, err := trusted(cmp.Or(caFile, e.getenv("J17_CA_FILE")))
+		if err != nil {
+			return err
+		}
+		carrier := client.NewTransport(roots, "")
+		carrier.DisableKeepAlives = true
+		if address == "" {
 			host, err := ownAddress(cmp.Or(e.getenv("J17_INTERNAL_LISTEN"), defaultInternalListen))
 			if err != nil {
 				return usageError{err}
@@ -65,7 +60,7 @@ Exit code 0: it is ready. 1: it is not, or does not answer.`,
 		if err := askHealth(cmd.Context(), carrier, address); err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		_, err := fmt.Fprintf(e.out, "The server at %s is ready.\n", address)
+		_, err = fmt.Fprintf(e.out, "The server at %s is ready.\n", address)
 		return err
 	}
 	return cmd

@@ -331,7 +331,7 @@ func (s *connection) target() (target, error) {
 	// The keys of a folder are for its server. Who names the folder beside an address on this machine says that it is this one.
 	ours := s.hasDev && local(u.Hostname()) && (s.named || s.isDev())
 	if t.key == "" && ours && (s.instance.value == "" || s.instance.value == devInstance) {
-		s.key = sourced{s.dev.Keys[environmentOf(t.host, want)].Write, "the data folder " + fileName(s.folder)}
+		s.key = sourced{s.dev.Keys[environmentOf(cmp.Or(t.host, u.Hostname()), want)].Write, "the data folder " + fileName(s.folder)}
 		t.key = s.key.value
 	}
 	if t.key == "" {
@@ -383,11 +383,8 @@ func (t *target) below(u *url.URL, label string) error {
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	_, numeric := netip.ParseAddr(name)
 	switch {
-	case local(name):
+	case numeric == nil && local(name):
 		t.host = label + "." + baseDomain(name)
-		if numeric != nil {
-			u.Host = devDomain + portOf(u)
-		}
 	case numeric == nil:
 		return fmt.Errorf("the address %s has no host name, below which the server's hosts are: use a name such as example.com", u.Host)
 	default:
@@ -416,7 +413,7 @@ func baseDomain(name string) string {
 }
 
 // address sets URL and Host header so that the request reaches the environment that is wanted, "" for the one that the
-// URL names. Names below localhost are not looked up: few systems know them.
+// URL names.
 func (t *target) address(u *url.URL, want j17.Environment) error {
 	// Without a name the host says nothing, but on this machine there is a development server.
 	name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
@@ -449,16 +446,12 @@ func (t *target) address(u *url.URL, want j17.Environment) error {
 		name = label + "." + domain
 	}
 
-	// What is below localhost is asked for at localhost itself.
-	t.host = name
-	if local(u.Hostname()) {
-		if numeric != nil { // a name below localhost
-			u.Host = devDomain + portOf(u)
-		}
+	// A number stays the address, and the name goes with the request.
+	if numeric == nil {
+		t.host = name
 	} else {
-		u.Host, t.host = name+portOf(u), ""
+		u.Host = name + portOf(u)
 	}
-
 	t.url = u.String()
 	return nil
 }

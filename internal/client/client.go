@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -101,23 +100,6 @@ func New(o Options) (*Client, error) {
 		o.Attempts = defaultAttempts
 	}
 	return &Client{o: o, first: &place{base: base, host: o.Host, http: o.carrier("")}}, nil
-}
-
-// carrier returns what sends requests. Certificates have to be for a name, "" for that of the address.
-func (o *Options) carrier(name string) *http.Client {
-	var t http.RoundTripper = &http.Transport{
-		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 10 * time.Second,
-		TLSClientConfig: &tls.Config{RootCAs: o.RootCAs, ServerName: name, MinVersion: tls.VersionTLS12},
-	}
-	if o.Around != nil {
-		t = o.Around(t)
-	}
-	return &http.Client{
-		Transport: t, Timeout: cmp.Or(o.Timeout, requestTime),
-		// A key must not follow a redirect to wherever it leads.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // URL returns where the client sends requests to, with the host that names the environment.
@@ -713,7 +695,7 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 		resp, err := carrier.Do(req)
 		if err != nil {
 			c.leave(to)
-			return nil, c.unreachable(ctx, err)
+			return nil, c.unreachable(ctx, to.base, err)
 		}
 		c.answered.Store(true)
 		if resp.StatusCode != http.StatusMisdirectedRequest {
@@ -747,7 +729,7 @@ func (c *Client) leave(node *place) {
 func (c *Client) whole(ctx context.Context, resp *http.Response) (reply, error) {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return reply{}, c.unreachable(ctx, err)
+		return reply{}, c.unreachable(ctx, resp.Request.URL, err)
 	}
 	return reply{resp.StatusCode, resp.Header, raw}, nil
 }

@@ -223,7 +223,7 @@ func (c *Client) Upload(ctx context.Context, path []string, name string, file io
 		return fmt.Errorf("the file could not be sent whole: %w", fileErr)
 	}
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.unreachable(ctx, to.base, err)
 	}
 
 	// What the server says of it.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -65,16 +64,6 @@ func (e *Unreachable) Error() string {
 
 // Unwrap returns the cause.
 func (e *Unreachable) Unwrap() error { return e.Err }
-
-func (c *Client) unreachable(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	return &Unreachable{URL: c.URL(), Err: err}
-}
 
 // lasting says why an address will not answer a second time either, "" where it may.
 func (e *Unreachable) lasting() string {
@@ -145,12 +134,6 @@ func (c *Client) nodeOf(err error) *place {
 	default:
 		return nil
 	}
-}
-
-// loopback reports whether a host name is this machine.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // refused reports whether nothing listens at the address that a request went to.

@@ -183,7 +183,7 @@ func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) b
 			if errors.Is(err, io.EOF) {
 				return true, nil
 			}
-			return true, s.client.unreachable(ctx, err)
+			return true, s.client.unreachable(ctx, resp.Request.URL, err)
 		}
 		heard.Add(1)
 		s.lines++

@@ -333,6 +333,7 @@ func TestOthersAreAnswered(t *testing.T) {
 		made := decoded[shapes.CheckpointMade](t, all(t, p.staging, asked{202, "POST", "checkpoints", `{"wait":false}`}), 202)
 		all(t, p.staging,
 			asked{200, "GET", "checkpoints/" + made.Checkpoint.ID, ""},
+			asked{200, "GET", "audit/keys", ""},
 			asked{201, "POST", "audit/keys/rotate", ""},
 		)
 	})

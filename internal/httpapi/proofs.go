@@ -38,6 +38,8 @@ func proofRows() []route {
 		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", nil, (*call).streamProof},
 		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", nil, (*call).verifyChain},
 		{0, post, "audit/merkle-verify", operator, audit, "", nil, (*call).verifyProof},
+		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
+		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", nil, (*call).logKeys},
 		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", nil, (*call).rotateLogKey},
 	}
 }
@@ -58,6 +60,7 @@ func proofOperations() map[string]operation {
 		"GET audit/merkle-proof/{type}/{id}/{index}": {id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, tagged: true},
 		"GET audit/verify-chain/{type}/{id}":         {id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, tagged: true},
 		"POST audit/merkle-verify":                   {id: "verifyMerkleProofOf", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}},
+		"GET audit/keys":                             {id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true},
 		"POST audit/keys/rotate":                     {id: "rotateLogKey", about: "Sign the environment's log with a new key", takes: struct{}{}, optional: true, gives: wire.LogKeyMade{}, made: true},
 	}
 }
