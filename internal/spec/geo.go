@@ -153,9 +153,71 @@ func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at
 	if g.Type.Shape == Polygon {
 		needs |= outline.Array
 	}
-	if k&needs == 0 {
+	switch at, of := at, []outline.Schema{schema.Follow(g.Steps)}; {
+	case k&needs == 0:
 		c.pathOfKind(at, path.Str(), k, needs)
+	case g.Type.Shape == Point && !c.canBePoint(of):
+		c.neverPlace(at, path.Str(), "point", `{"lat": number, "lng": number}, or GeoJSON's {"type": "Point", "coordinates": array}`)
+	case g.Type.Shape == Polygon && !c.canBeArea(of):
+		c.neverPlace(at, path.Str(), "area", `an array of {"lat": number, "lng": number}, or GeoJSON's {"type": "Polygon", "coordinates": array}`)
 	}
+}
+
+// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are any; one that it
+// must not have where it is of no kind.
+type placeMember struct {
+	name  string
+	kinds outline.Kinds
+	texts []string
+}
+
+// canBePoint reports whether schemas that hold together let some point through.
+func (c *compiler) canBePoint(schemas []outline.Schema) bool {
+	return c.canHave(schemas, placeMember{"lat", outline.Number, nil}, placeMember{"lng", outline.Number, nil}) ||
+		c.canBeGeoJSON(schemas, []string{"Point"}, placeMember{name: "lat"}, placeMember{name: "lng"})
+}
+
+// canBeArea reports whether schemas that hold together let some area through.
+func (c *compiler) canBeArea(schemas []outline.Schema) bool {
+	if c.canBeGeoJSON(schemas, []string{"Polygon", "MultiPolygon"}) {
+		return true
+	}
+	ways, ok := c.alternatives(schemas)
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		return way.Kinds()&outline.Array != 0 && c.canBePoint(way.Item(0))
+	})
+}
+
+func (c *compiler) canBeGeoJSON(schemas []outline.Schema, types []string, others ...placeMember) bool {
+	return c.canHave(schemas, append(others, placeMember{"type", outline.String, types}, placeMember{"coordinates", outline.Array, nil})...)
+}
+
+// canHave reports whether schemas that hold together let an object with all of these members through.
+func (c *compiler) canHave(schemas []outline.Schema, members ...placeMember) bool {
+	ways, ok := c.alternatives(schemas)
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		return way.Kinds()&way.ValueKinds()&outline.Object != 0 && !slices.ContainsFunc(members, func(m placeMember) bool { return !c.canBeMember(way, m) })
+	})
+}
+
+// canBeMember reports whether one way through schemas lets a member be there.
+func (c *compiler) canBeMember(way outline.Alternative, m placeMember) bool {
+	if m.kinds == 0 {
+		return !slices.ContainsFunc(way, func(s outline.Schema) bool {
+			return slices.ContainsFunc(s.Get("required").Elems(), func(name value.Value) bool { return name.Str() == m.name })
+		})
+	}
+	if slices.ContainsFunc(way, func(s outline.Schema) bool { return s.Closed() && s.Property(m.name).IsMissing() }) {
+		return false
+	}
+	ways, ok := c.alternatives(declared(way, m.name))
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		other := func(s outline.Schema) bool { // its choices are all others
+			values, limited := s.Values()
+			return limited && m.texts != nil && !slices.ContainsFunc(values, func(v value.Value) bool { return slices.Contains(m.texts, v.Str()) })
+		}
+		return way.Kinds()&way.ValueKinds()&m.kinds != 0 && !slices.ContainsFunc(way, other)
+	})
 }
 
 // places finds out which kinds of places the aggregates of a type have.

@@ -377,12 +377,41 @@ func (r reader) text(text string, at diag.Pointer) {
 		r.c.pathWithoutDollar(at, text, meant)
 	} else if is, ok := r.calculated(text); ok {
 		r.c.calculationInText(at, text, is)
+	} else if part, path := r.placeholder(text); part != "" {
+		r.c.pathInText(at, text, part, path)
 	} else if path := pathInside(text); path != "" {
-		r.c.pathInText(at, text, path)
+		r.c.pathInText(at, text, path, path)
 	}
 }
 
-// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is none.
+// placeholder returns a part of a text that stands for a path where other languages put texts together, such as {@.status} or
+// ${data.name}, and the path; "" where there is none. What stands in double braces is for others to fill in.
+func (r reader) placeholder(text string) (part, path string) {
+	for start := 0; start < len(text); start++ {
+		if text[start] != '{' {
+			continue
+		}
+		end := strings.IndexByte(text[start:], '}')
+		if end < 0 || !r.spend(1+end/bytesPerLook) {
+			return "", ""
+		}
+		path = strings.TrimSpace(text[start+1 : start+end])
+		if _, err := jsonpath.Parse(path); !jsonpath.IsPath(path) || err != nil {
+			path = r.pathMeant(path)
+		}
+		if path == "" || path[0] == '{' || start > 0 && text[start-1] == '{' {
+			continue
+		}
+		if end++; start > 0 && text[start-1] == '$' {
+			start, end = start-1, end+1
+		}
+		return text[start : start+end], path
+	}
+	return "", ""
+}
+
+// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is none. Of paths that
+// start with "@" this cannot be said: addresses and names are spelt like them.
 func pathInside(text string) string {
 	for _, root := range []string{"$.data.", "$.state.", "$.metadata.", "$.reads."} {
 		start := strings.Index(text, root)

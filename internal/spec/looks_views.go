@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"strings"
+	"unicode/utf8"
 
 	"j17/internal/spec/diag"
 	"j17/internal/spec/jsonpath"
@@ -71,8 +72,27 @@ func (v *viewer) source(s *Source, at diag.Pointer) {
 		if s.Query.Value.Path != nil {
 			v.taken(s.Query.Value.Path.Text(), at)
 		}
-		v.text(s.Query.Value.Literal.Str(), at)
+		v.wanted(s.Query.Value.Literal.Str(), at)
 	}
+}
+
+// wanted looks at a text that a query compares a field with: whether it is written as another language has it.
+func (v *viewer) wanted(text string, at diag.Pointer) {
+	for _, quotes := range []string{"''", "``", "\u2018\u2019", "\u201c\u201d", "\u201e\u201c", "\u00ab\u00bb"} {
+		first, size := utf8.DecodeRuneInString(quotes)
+		inner, opened := strings.CutPrefix(text, string(first))
+		if inner, closed := strings.CutSuffix(inner, quotes[size:]); opened && closed {
+			v.c.quotedInQuery(at, text, inner)
+			return
+		}
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if strings.EqualFold(text, word) || word == "null" && (text == "None" || text == "nil") {
+			v.c.wordInQuery(at, text, word)
+			return
+		}
+	}
+	v.text(text, at)
 }
 
 // taken looks at a path that an id or the value of a query is taken from, which no whole source is.

@@ -99,6 +99,8 @@ func syntaxHint(text string, at int) string {
 		return `a spec is a JSON object; "j17 spec new" makes one to start from`
 	case !started && !strings.HasPrefix(rest, "{"):
 		return `specs are written in JSON, not in YAML or another language, and begin with "{"; "j17 spec new" makes one to start from`
+	case strings.HasSuffix(before, ",") && (strings.HasPrefix(rest, "]") || strings.HasPrefix(rest, "}")):
+		return "take the comma out: in JSON there is none behind the last one"
 	case strings.HasPrefix(rest, "'"):
 		return `JSON has double quotes only, as in "name"`
 	default:
@@ -115,7 +117,32 @@ func (m *messages) notByName(at diag.Pointer, what string, got value.Kind) {
 }
 
 func (m *messages) wrongKind(at diag.Pointer, what string, want, got value.Kind) {
-	m.Errorf(at, "%s must be %s, not %s", what, aKind(want), aKind(got))
+	d := m.Errorf(at, "%s must be %s, not %s", what, aKind(want), aKind(got))
+	switch example := exampleOf(what); {
+	case example != "":
+		d.Hintf("write %s", example)
+	case want == value.Array && (got == value.String || got == value.Object):
+		d.Hintf("write an array, for one alone too, as in [%s]", map[value.Kind]string{value.String: `"..."`, value.Object: "{...}"}[got])
+	}
+}
+
+// exampleOf returns an example of what is often written in a shorter way than there is, "" for all else.
+func exampleOf(what string) string {
+	return map[string]string{
+		"a guard":                 `{"that": {"equals": ["@.status", "open"]}, "message": "It is not open."}`,
+		"a read":                  `{"aggregate_type": "account", "id": "$.data.account"}`,
+		"a unique value":          `{"value": "$.data.email"}`,
+		"a geo type":              `{"type": "point"}`,
+		"an emit":                 `{"aggregate_type": "order", "id": "$.data.order", "event_type": "was_placed"}`,
+		"a map":                   `{"in": "$.data.lines", "as": "$line", "emit": {...}}`,
+		"a schedule":              `{"delay": "24h", "emit": {...}}`,
+		"an element of cancel_on": `{"aggregate_type": "order", "id": "$.key", "event_type": "was_paid"}`,
+		"the trigger of a saga":   `{"aggregate_type": "order", "event_type": "was_placed"}`,
+		"a step of a saga":        `{"name": "charge", "emit": {...}}`,
+		"an await":                `{"aggregate_type": "payment", "event_types": ["was_charged"]}`,
+		"a listener":              `{"url": "https://example.com/hook", "events": ["order.was_placed"]}`,
+		"select":                  `a member for each part of the result, as in {"status": "$.order.status"}`,
+	}[what]
 }
 
 func (m *messages) missingKey(at diag.Pointer, what, key string) {

@@ -89,6 +89,11 @@ func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.K
 		Hintf("correct the path, or what it leads to")
 }
 
+func (m *messages) neverPlace(at diag.Pointer, text, what, forms string) {
+	m.Warnf(at, "%s never leads to %s that the server reads, by its schema, so that every event with a value there is refused", quote(text), map[string]string{"point": "a point", "area": "an area"}[what]).
+		Hintf("let the schema have %s", forms)
+}
+
 func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
 	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
 }
@@ -135,12 +140,14 @@ func (m *messages) calculationInText(at diag.Pointer, text string, is jsonpath.C
 	instead(is, m.Warnf(at, "%s is a text here, in which nothing is calculated", quote(text)))
 }
 
-func (m *messages) pathInText(at diag.Pointer, text, path string) {
-	d := m.Warnf(at, "%s is a text with %s in it, which stays as it is: a path is followed where it stands alone", quote(text), quote(path))
-	before, after, _ := strings.Cut(text, path)
-	parts := []value.Value{value.StringValue(before), value.StringValue(path)}
-	if after != "" {
-		parts = append(parts, value.StringValue(after))
+func (m *messages) pathInText(at diag.Pointer, text, part, path string) {
+	d := m.Warnf(at, "%s is a text with %s in it, which stays as it is: a path is followed where it stands alone", quote(text), quote(part))
+	before, after, _ := strings.Cut(text, part)
+	var parts []value.Value
+	for _, s := range []string{before, path, after} {
+		if s != "" {
+			parts = append(parts, value.StringValue(s))
+		}
 	}
 	const most = 120
 	if made := value.ArrayValue(parts...).String(); len(made) <= most {

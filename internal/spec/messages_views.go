@@ -104,6 +104,18 @@ func (m *messages) badQuery(at diag.Pointer, text string) {
 	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id": there is one condition in a query`)
 }
 
+func (m *messages) quotedInQuery(at diag.Pointer, text, inner string) {
+	if inner == "" {
+		inner = `""`
+	}
+	m.Warnf(at, "the field is compared with %s, and the quotes are part of that text", quote(text)).
+		Hintf("write the text alone, as in field = %s, or in the double quotes of JSON", inner)
+}
+
+func (m *messages) wordInQuery(at diag.Pointer, text, word string) {
+	m.Warnf(at, "the field is compared with the text %s", quote(text)).Hintf(`write %s for the value, or the text in the double quotes of JSON`, word)
+}
+
 func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name string, members []string) {
 	d := m.Warnf(at, "%s leads to nothing: no handler of %s writes %s", quote(text), quote(aggregateType), quote(name))
 	if near := m.Nearest(name, members); near != "" {

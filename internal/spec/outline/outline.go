@@ -72,10 +72,11 @@ func (s Schema) Ref() (Schema, bool) {
 	return to, fault.Why == Found
 }
 
-// Follow goes by steps through "properties" and "items" of the schema itself. It is missing where nothing is said about what is
-// there.
+// Follow goes by steps through "properties" and "items" of the schema itself, or of the one that it refers to where it says nothing else
+// of them. It is missing where nothing is said about what is there.
 func (s Schema) Follow(steps []value.Step) Schema {
 	for _, step := range steps {
+		s = s.referred("properties", "items", "prefixItems")
 		switch {
 		case !step.IsIndex:
 			s = s.Property(step.Key)
@@ -84,6 +85,25 @@ func (s Schema) Follow(steps []value.Step) Schema {
 		default:
 			return Schema{}
 		}
+	}
+	return s.referred("type", "enum", "const", "properties", "items", "prefixItems")
+}
+
+// maxReferences is how many references are followed one after the other.
+const maxReferences = 10
+
+// referred returns the schema that a reference leads to where none of some keywords stands beside it, else the schema itself. Both hold, so
+// that what is said of either is true.
+func (s Schema) referred(keywords ...string) Schema {
+	for range maxReferences {
+		if slices.ContainsFunc(keywords, func(k string) bool { return !s.Get(k).IsMissing() }) {
+			break
+		}
+		to, ok := s.Ref()
+		if !ok {
+			break
+		}
+		s = to
 	}
 	return s
 }

@@ -85,6 +85,8 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 	}
 	d := c.errorf(at, "nothing is bound to %s here", strings.Trim(diag.Quote(name), `"`))
 	switch near := c.l.Nearest(name, c.visible); {
+	case isTime(name[1:]):
+		d.Hint = timeHint
 	case slices.Contains(c.documentMembers(), name[1:]):
 		d.Hintf("did you mean %q?", "$."+name[1:])
 	case near != "":
@@ -97,10 +99,19 @@ func (c *compiler) binding(name string, at diag.Pointer) int {
 	return 0
 }
 
+// isTime reports whether a name is one that the time of an event is looked for by.
+func isTime(name string) bool {
+	return slices.Contains([]string{"now", "time", "timestamp", "today", "date"}, name)
+}
+
+const timeHint = `the time of the event is "$.metadata.timestamp", in Unix seconds; {"$now": "datetime"} is the same as a text`
+
 // unbound reports a name in a template that nothing is bound to.
 func (c *compiler) unbound(name string, at diag.Pointer) {
 	d := c.errorf(at, "nothing here is bound to %s", diag.Quote("$"+name))
 	switch near := c.l.Nearest(name, c.scope.Bindings); {
+	case isTime(name) && !c.scope.Plain:
+		d.Hint = timeHint
 	case slices.Contains(c.scope.Members, name) || name == reads && len(c.scope.Reads) > 0:
 		d.Hintf("did you mean %q?", "$."+name)
 	case near != "":
