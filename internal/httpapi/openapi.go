@@ -162,7 +162,7 @@ func (w *describer) add(r *route) {
 }
 
 // describe returns what a row says. The data in its answers have a schema of their own, unless that is nil.
-func (w *describer) describe(r *route, op operation, data any) openapi.Operation {
+func (w *describer) describe(r *route, op operation, of *data) openapi.Operation {
 	described := openapi.Operation{
 		ID: op.id, Method: r.method, Path: pathOf(r.pattern), Tag: tagOf(r.pattern),
 		About: op.about, Security: security(r.access), Parameters: parametersOf(r, op), Optional: op.optional,
@@ -187,7 +187,7 @@ func (w *describer) describe(r *route, op operation, data any) openapi.Operation
 			described.Trial = w.b.Schema(reflect.TypeOf(op.tried))
 			about = "Created. With dry_run=true the status is 200 and the body, beside \"ok\", a " + reflect.TypeOf(op.tried).Name() + "; nothing is written."
 		}
-		answer(status, about, w.content(op.gives, true, data))
+		answer(status, about, w.content(op.gives, true, of))
 	}
 	if op.anew != nil {
 		answer(http.StatusCreated, "Created", w.content(op.anew, true, nil))
@@ -226,7 +226,13 @@ func (w *describer) schemas() {
 	if err != nil {
 		return // it has been compiled
 	}
-	for _, c := range typegen.Components(root) {
+	var views []value.Member
+	if len(w.projections) <= maxOwnViews {
+		for _, name := range slices.Sorted(maps.Keys(w.projections)) {
+			views = append(views, value.Member{Key: name, Value: w.projections[name].Definition})
+		}
+	}
+	for _, c := range typegen.Components(root, value.ObjectValue(views...)) {
 		w.b.Define(c.Name, json.RawMessage(c.Schema))
 	}
 	w.b.Describe(reflect.TypeFor[wire.Agent](), w.b.Define("Agent", agentSchema(w.spec.AgentTypes)))
@@ -246,18 +252,26 @@ func agentSchema(types spec.NameSet) any {
 	}
 }
 
-// state returns a reference to the schema of the states of an aggregate type.
-func (w *describer) state(string) any { return nil }
+// data is the schema of the data in an answer, and the name of what they are those of.
+type data struct {
+	of     string
+	schema any
+}
+
+// state is the schema of the states of an aggregate type.
+func (*describer) state(name string) *data {
+	return &data{name, reference(typegen.StateComponent(name))}
+}
 
 func reference(schema string) any { return map[string]any{"$ref": "#/components/schemas/" + schema} }
 
 // content describes a shape as a body: of an answer with "ok" before its members. Data that it has are of a schema, nil for any.
-func (w *describer) content(shape any, answer bool, data any) openapi.Content {
+func (w *describer) content(shape any, answer bool, of *data) openapi.Content {
 	schema := func(s any) any {
 		if s == nil {
 			return nil
 		}
-		return w.shape(reflect.TypeOf(s), data)
+		return w.shape(reflect.TypeOf(s), of)
 	}
 
 	// Shapes that are no types of Go.
@@ -282,7 +296,7 @@ func (w *describer) content(shape any, answer bool, data any) openapi.Content {
 			},
 		})}
 	case either:
-		one, other := w.content(s.one, answer, data), w.content(s.other, answer, data)
+		one, other := w.content(s.one, answer, of), w.content(s.other, answer, of)
 		if one[typeJSON] == nil || other[typeJSON] == nil {
 			maps.Copy(one, other)
 			return one
@@ -297,8 +311,8 @@ func (w *describer) content(shape any, answer bool, data any) openapi.Content {
 }
 
 // shape is the schema of a type that has data, or rows that do.
-func (w *describer) shape(t reflect.Type, data any) any {
-	if data == nil {
+func (w *describer) shape(t reflect.Type, of *data) any {
+	if of == nil {
 		return w.b.Schema(t)
 	}
 	row, ok := map[reflect.Type]reflect.Type{
@@ -307,10 +321,10 @@ func (w *describer) shape(t reflect.Type, data any) any {
 	}[t]
 	switch {
 	case ok:
-		rows := map[string]any{"type": "array", "items": w.b.Typed(row, map[string]any{"data": data})}
-		return w.b.Typed(t, map[string]any{"rows": rows})
+		of := w.b.Define(of.of+"._"+strings.ToLower(row.Name()), w.b.Typed(row, map[string]any{"data": of.schema}))
+		return w.b.Typed(t, map[string]any{"rows": map[string]any{"type": "array", "items": of}})
 	case t == reflect.TypeFor[wire.State](), t == reflect.TypeFor[wire.Projected]():
-		return w.b.Typed(t, map[string]any{"data": data})
+		return w.b.Typed(t, map[string]any{"data": of.schema})
 	}
 	return w.b.Schema(t)
 }

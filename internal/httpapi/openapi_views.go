@@ -7,6 +7,7 @@ import (
 
 	"j17/internal/openapi"
 	"j17/internal/spec"
+	"j17/internal/spec/typegen"
 )
 
 // maxOwnViews is how many projections an environment may have for each to have paths of its own in the document.
@@ -54,8 +55,10 @@ func (w *describer) views(r *route, op operation) {
 	}
 }
 
-// result returns a reference to the schema of what a projection yields.
-func (w *describer) result(string) any { return nil }
+// result is the schema of what a projection yields.
+func (*describer) result(name string) *data {
+	return &data{name, reference(typegen.ResultComponent(name))}
+}
 
 // takes reports whether lists of a projection take a parameter of ours: there are orders where there are indexes of values, and rows are
 // somewhere where their aggregates have places.

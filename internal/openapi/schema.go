@@ -130,9 +130,15 @@ func (b *Builder) Typed(t reflect.Type, typed map[string]any) any {
 
 // Answered is the schema of an answer with the members of a shape, nil for none, beside "ok".
 func (b *Builder) Answered(shape any) any {
-	ok := object{"type": "object", "required": []string{"ok"}, "properties": object{"ok": object{"const": true}}}
+	ok := object{"type": "object", "required": []string{"ok"}, "properties": object{"ok": object{"type": "boolean", "const": true}}}
 	if shape == nil {
 		return ok
+	}
+	if own, inline := shape.(object); inline && own["properties"] != nil {
+		properties, _ := own["properties"].(object)
+		required, _ := own["required"].([]string)
+		properties["ok"] = object{"type": "boolean", "const": true}
+		return object{"type": "object", "properties": properties, "required": append([]string{"ok"}, required...)}
 	}
 	return object{"allOf": []any{ok, shape}}
 }

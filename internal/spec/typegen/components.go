@@ -21,14 +21,28 @@ const componentsAt = "#/components/schemas/"
 // DataComponent names the schema of the data of an event type.
 func DataComponent(aggregateType, event string) string { return aggregateType + "." + event }
 
-// Components returns the schemas of the data of all event types of a spec, in its order. What references lead to in a schema becomes a
+// StateComponent names the schema of the states of an aggregate type, and ResultComponent that of what a projection yields. No event type
+// has a name that starts with "_".
+func StateComponent(aggregateType string) string { return aggregateType + stateSuffix }
+
+// ResultComponent names the schema of what a projection yields.
+func ResultComponent(projection string) string { return projection + resultSuffix }
+
+const (
+	stateSuffix  = "._state"
+	resultSuffix = "._result"
+)
+
+// Components returns the schemas of the data of all event types of a spec, in its order, of the states of its aggregate types, and of what
+// projections yield, of which an object has the definitions. What references lead to in a schema becomes a
 // component of its own, named after the schema and the last step of its place: many tools follow references to whole components only. A
 // component has neither $defs nor $id, and no schema in it is true or false but additionalProperties. A definition that the schemas of the
-// spec share is one component for all of them.
-func Components(root value.Value) []Component {
-	l := &lifting{taken: map[string]int{}, definitions: root.Get("$defs"), shared: map[diag.Pointer]string{}}
+// spec share is one component for all of them. What is derived together is not much larger than the spec: what would be is anything.
+func Components(root, projections value.Value) []Component {
+	l := &lifting{taken: map[string]int{}, definitions: root.Get("$defs"), shared: map[diag.Pointer]string{}, names: map[string]map[diag.Pointer]string{}}
 	eachData(root, func(name string, _ value.Value) { l.taken[name]++ })
 	eachData(root, l.lift)
+	l.derive(root, projections)
 	return l.components
 }
 
@@ -49,6 +63,8 @@ type lifting struct {
 	// definitions are those that all schemas share, and shared has what their components are called.
 	definitions value.Value
 	shared      map[diag.Pointer]string
+	// names has what the parts of each schema are called.
+	names map[string]map[diag.Pointer]string
 	// taken has the names of parts, each with the number of the last one that was called alike.
 	taken map[string]int
 	// short counts the components with short names.
@@ -96,10 +112,12 @@ func (l *lifting) lift(name string, schema value.Value) {
 		for _, to := range own {
 			l.short++
 			w.names[to.At] = shortPrefix + strconv.Itoa(l.short)
+			l.taken[w.names[to.At]]++
 		}
 	}
 
 	// Write them, the whole schema first.
+	l.names[name] = w.names
 	if alias := w.names[root.At]; alias == "" || alias == name {
 		l.add(name, w.write(nil, root, true))
 	} else {

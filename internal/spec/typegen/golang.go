@@ -3,6 +3,7 @@ package typegen
 import (
 	"fmt"
 	"go/format"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,8 @@ import (
 
 // Go returns the types of a spec in Go, as a file of the package name. root is the JSON of a valid spec.
 func Go(root value.Value, name string) ([]byte, error) {
-	m := newModel(root)
+	m := newModel(root, nil)
+	m.projections(root, root.Get("projections"))
 	g := &golang{model: m}
 	var b strings.Builder
 	for _, d := range m.declarations {
@@ -83,10 +85,8 @@ func (g *golang) of(t *typ, optional bool) string {
 		}
 		return pointer + g.structure(fields)
 	case reference:
-		switch g.model.resolve(t).kind {
-		case object, both:
-			return "*" + t.name // it may contain itself
-		case null, boolean, integer, number, text, literal, union, reference, unknown, array, mapping:
+		if g.containsItself(t.name) {
+			return "*" + t.name
 		}
 		return pointer + t.name
 	case union:
@@ -94,6 +94,30 @@ func (g *golang) of(t *typ, optional bool) string {
 	case unknown, null:
 	}
 	return "any"
+}
+
+// containsItself reports whether a struct has itself as a member, or as one of a member that is always there, so that it has to be a pointer.
+func (g *golang) containsItself(name string) bool {
+	seen := map[string]bool{}
+	var leads func(t *typ) bool
+	leads = func(t *typ) bool {
+		if t.kind == reference {
+			if t.name == name && len(seen) > 0 {
+				return true
+			}
+			if seen[t.name] {
+				return false
+			}
+			seen[t.name] = true
+			return leads(g.model.byName[t.name].typ)
+		}
+		if t.kind == union {
+			return slices.ContainsFunc(t.parts, leads)
+		}
+		fields, ok := g.model.members(t)
+		return ok && slices.ContainsFunc(fields, func(f field) bool { return !f.optional && leads(f.typ) })
+	}
+	return leads(&typ{kind: reference, name: name})
 }
 
 // literal is the type of a choice of values.

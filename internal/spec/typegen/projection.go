@@ -10,9 +10,10 @@ import (
 	"j17/internal/value"
 )
 
-// projections declares the result of every projection. What a source holds is the state of its aggregate type, with its id.
-func (m *model) projections(root value.Value) {
-	for _, p := range root.Get("projections").Members() {
+// projections declares the results of projections, an object of definitions. What a source holds is the state of its aggregate type, with
+// its id.
+func (m *model) projections(root, definitions value.Value) {
+	for _, p := range definitions.Members() {
 		v := views{model: m, sources: map[string]*typ{}, singletons: root.Get("singletons")}
 		var t *typ
 		if forEach := p.Value.Get("for_each"); forEach.IsMissing() {
@@ -20,7 +21,7 @@ func (m *model) projections(root value.Value) {
 		} else {
 			t = v.namedForm(p.Value, forEach.Str())
 		}
-		m.declare(pascal(p.Key)+"Result", "the result of the projection "+p.Key, t)
+		m.declare(pascal(p.Key)+"Result", "the result of the projection "+p.Key, t).component = ResultComponent(p.Key)
 	}
 }
 
@@ -32,7 +33,7 @@ type views struct {
 	singletons value.Value
 }
 
-func nullable(t *typ) *typ { return either(t, &typ{kind: null}) }
+func (m *model) nullable(t *typ) *typ { return m.either(t, &typ{kind: null}) }
 
 func (v *views) namedForm(p value.Value, forEach string) *typ {
 	for _, s := range p.Get("sources").Members() {
@@ -92,7 +93,7 @@ func (v *views) single(aggregateType, id string, own bool) *typ {
 	case id == "global" || slices.ContainsFunc(v.singletons.Elems(), is):
 		return v.source(aggregateType, false)
 	default:
-		return nullable(v.source(aggregateType, true))
+		return v.model.nullable(v.source(aggregateType, true))
 	}
 }
 
@@ -102,9 +103,9 @@ func (v *views) source(aggregateType string, written bool) *typ {
 	if !ok {
 		return &typ{}
 	}
-	key, suffix, about := aggregateType, "Source", "a source of the type "+aggregateType
+	key, suffix, about, component := aggregateType, "Source", "a source of the type "+aggregateType, aggregateType+"._source"
 	if !written {
-		key, suffix, about = aggregateType+":", "Singleton", "a singleton of the type "+aggregateType
+		key, suffix, about, component = aggregateType+":", "Singleton", "a singleton of the type "+aggregateType, aggregateType+"._singleton"
 	}
 	if declared, ok := v.model.shown[key]; ok {
 		return &typ{kind: reference, name: declared}
@@ -121,12 +122,13 @@ func (v *views) source(aggregateType string, written bool) *typ {
 			continue
 		}
 		if f.typ.kind != unknown { // its own id comes first
-			o.fields[0].typ = either(&typ{kind: text}, f.typ)
+			o.fields[0].typ = v.model.either(&typ{kind: text}, f.typ)
 		} else {
 			o.fields[0].typ = f.typ
 		}
 	}
 	d := v.model.declare(strings.TrimSuffix(name, "State")+suffix, about, o)
+	d.component = component
 	v.model.shown[key] = d.name
 	return &typ{kind: reference, name: d.name}
 }
@@ -156,7 +158,7 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 		if len(options) == 0 {
 			return &typ{kind: array, elem: &typ{}}, false
 		}
-		return &typ{kind: array, elem: either(options...)}, false
+		return &typ{kind: array, elem: s.model.either(options...)}, false
 	case value.Object:
 		switch {
 		case !v.Get("$map").IsMissing():
@@ -175,7 +177,7 @@ func (s *selection) of(v value.Value) (t *typ, optional bool) {
 		return o, false
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
-	return constant(v), false
+	return s.model.constant(v), false
 }
 
 // computed is the type of what an operator yields, which is null where its operands do not fit. It reports false where v is none.
@@ -183,24 +185,24 @@ func (s *selection) computed(v value.Value) (t *typ, optional, ok bool) {
 	form, operand := tick.SelectionForm(v)
 	switch form {
 	case tick.Literal:
-		return constant(operand), false, true
+		return s.model.constant(operand), false, true
 	case tick.Followed:
 		t, optional = s.of(operand)
 		return t, optional, true
 	case tick.Text:
-		t = nullable(&typ{kind: text})
+		t = s.model.nullable(&typ{kind: text})
 	case tick.Numeric:
-		t = nullable(&typ{kind: number})
+		t = s.model.nullable(&typ{kind: number})
 	case tick.Whole:
-		t = nullable(&typ{kind: integer})
+		t = s.model.nullable(&typ{kind: integer})
 	case tick.Scalar:
-		t = nullable(either(&typ{kind: number}, &typ{kind: text}))
+		t = s.model.nullable(s.model.either(&typ{kind: number}, &typ{kind: text}))
 	case tick.Merged, tick.Computed:
 		t = &typ{}
 	case tick.Chosen:
 		then, may := s.of(v.Get("then"))
 		other, might := s.of(v.Get("else").OrNull())
-		return nullable(either(then, other)), may || might, true
+		return s.model.nullable(s.model.either(then, other)), may || might, true
 	case tick.Plain:
 		return nil, false, false
 	}
@@ -237,7 +239,7 @@ func (s *selection) found(v value.Value) (t *typ, optional bool) {
 		inner := selection{model: s.model, document: t, bound: s.bound}
 		t, optional = inner.of(of)
 	}
-	return nullable(t), optional
+	return s.model.nullable(t), optional
 }
 
 // elements returns the type of the elements of what may be an array.
@@ -255,7 +257,7 @@ func (s *selection) elements(t *typ) *typ {
 	if len(options) == 0 {
 		return &typ{}
 	}
-	return either(options...)
+	return s.model.either(options...)
 }
 
 // options returns the types that t has one of, none of which is a union or a name of one.
@@ -263,6 +265,9 @@ func (s *selection) options(t *typ) []*typ {
 	resolved := s.model.resolve(t)
 	if resolved.kind != union {
 		return []*typ{resolved}
+	}
+	if !s.model.spend(len(resolved.parts)) {
+		return []*typ{{}}
 	}
 	var all []*typ
 	for _, p := range resolved.parts {
@@ -304,7 +309,7 @@ func (s *selection) path(of string) (t *typ, optional bool) {
 	case missing && p.Optional:
 		return t, true
 	case missing:
-		return nullable(t), false
+		return s.model.nullable(t), false
 	default:
 		return t, false
 	}
@@ -322,7 +327,7 @@ func (s *selection) entries(t *typ) *typ {
 	}
 	t = &typ{kind: array, elem: &typ{kind: object, fields: []field{{key: "key", typ: &typ{kind: text}}, {key: "value", typ: of}}}}
 	if notObject {
-		t = nullable(t)
+		t = s.model.nullable(t)
 	}
 	return t
 }
@@ -346,7 +351,7 @@ func (s *selection) follow(t *typ, steps []value.Step) (at *typ, missing bool) {
 		if len(options) == 0 {
 			return &typ{kind: null}, true
 		}
-		t = either(options...)
+		t = s.model.either(options...)
 	}
 	return t, missing
 }

@@ -13,6 +13,9 @@ type schemas struct {
 	model *model
 	// prefix is what names of declarations start with.
 	prefix string
+	// data is what the component of the whole schema is called, component names those of its parts.
+	data      string
+	component func(data string, at diag.Pointer) string
 	// refs has the names of the declarations of schemas that references lead to, by their places.
 	refs map[diag.Pointer]string
 }
@@ -36,7 +39,7 @@ func (c *schemas) of(s outline.Schema) *typ {
 			options = append(options, c.of(sub))
 		}
 		if len(options) > 0 {
-			parts = append(parts, either(options...))
+			parts = append(parts, c.model.either(options...))
 		}
 	}
 	return together(parts...)
@@ -48,7 +51,7 @@ func (c *schemas) own(s outline.Schema) *typ {
 		return &typ{kind: literal, values: []value.Value{v}}
 	}
 	if v := s.Get("enum"); v.Len() > 0 {
-		return either(&typ{kind: literal, values: v.Elems()})
+		return c.model.either(&typ{kind: literal, values: v.Elems()})
 	}
 
 	// The kinds that it allows, or that its keywords speak of.
@@ -87,7 +90,7 @@ func (c *schemas) own(s outline.Schema) *typ {
 			options = append(options, c.object(s))
 		}
 	}
-	return either(options...)
+	return c.model.either(options...)
 }
 
 func (c *schemas) array(s outline.Schema) *typ {
@@ -100,7 +103,7 @@ func (c *schemas) array(s outline.Schema) *typ {
 		if !s.Member("items").Never() {
 			options = append(options, elem)
 		}
-		elem = either(options...)
+		elem = c.model.either(options...)
 	}
 	return &typ{kind: array, elem: elem}
 }
@@ -119,7 +122,7 @@ func (c *schemas) object(s outline.Schema) *typ {
 		if len(options) == 0 {
 			return &typ{kind: object}
 		}
-		return &typ{kind: mapping, elem: either(options...)}
+		return &typ{kind: mapping, elem: c.model.either(options...)}
 	}
 	o := &typ{kind: object}
 	required := s.Get("required").Elems()
@@ -151,6 +154,9 @@ func (c *schemas) ref(to outline.Schema) *typ {
 	}
 	d := c.model.declare(prefix+last, "", &typ{})
 	d.about = to.Get("description").Str()
+	if c.component != nil {
+		d.component = c.component(c.data, to.At)
+	}
 	refs[to.At] = d.name
 	d.typ = c.of(to)
 	return &typ{kind: reference, name: d.name}

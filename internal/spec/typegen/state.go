@@ -73,13 +73,14 @@ func (m *model) state(events value.Value, data map[string]*typ) *typ {
 		root.member(key)
 		root.members[key] = &slot{types: []*typ{{kind: integer}}}
 	}
-	t := m.render(&root)
+	t := *m.render(&root)
+	t.fields, t.same = slices.Clone(t.fields), ""
 	for i := range t.fields {
 		if slices.Contains(stamps, t.fields[i].key) {
 			t.fields[i].optional = false
 		}
 	}
-	return t
+	return &t
 }
 
 func (h *handlers) operations(at *slot, ops value.Value) {
@@ -140,14 +141,14 @@ func (h *handlers) of(v value.Value) *typ {
 		if jsonpath.IsPath(v.Str()) {
 			return h.path(v.Str())
 		}
-		return constant(v)
+		return h.model.constant(v)
 	case value.Array:
 		return &typ{kind: array, elem: h.elements(v)}
 	case value.Object:
 		return h.object(v)
 	case value.Missing, value.Null, value.Bool, value.Number:
 	}
-	return constant(v)
+	return h.model.constant(v)
 }
 
 func (h *handlers) elements(v value.Value) *typ {
@@ -158,7 +159,7 @@ func (h *handlers) elements(v value.Value) *typ {
 	if len(options) == 0 {
 		return &typ{}
 	}
-	return either(options...)
+	return h.model.either(options...)
 }
 
 func (h *handlers) object(v value.Value) *typ {
@@ -167,7 +168,7 @@ func (h *handlers) object(v value.Value) *typ {
 	case tick.Followed:
 		return h.of(operand)
 	case tick.Literal:
-		return constant(operand)
+		return h.model.constant(operand)
 	case tick.Text:
 		return &typ{kind: text}
 	case tick.Numeric:
@@ -175,11 +176,11 @@ func (h *handlers) object(v value.Value) *typ {
 	case tick.Whole:
 		return &typ{kind: integer}
 	case tick.Scalar:
-		return either(&typ{kind: number}, &typ{kind: text})
+		return h.model.either(&typ{kind: number}, &typ{kind: text})
 	case tick.Computed:
 		return &typ{}
 	case tick.Chosen:
-		return either(h.of(v.Get("then")), h.of(v.Get("else").OrNull()))
+		return h.model.either(h.of(v.Get("then")), h.of(v.Get("else").OrNull()))
 	case tick.Merged:
 		for _, item := range operand.Elems() {
 			fields, ok := h.model.members(h.of(item))
@@ -187,7 +188,7 @@ func (h *handlers) object(v value.Value) *typ {
 				return &typ{}
 			}
 			for _, f := range fields {
-				o.fields = override(o.fields, f)
+				o.fields = h.model.override(o.fields, f)
 			}
 		}
 	case tick.Plain:
@@ -199,22 +200,25 @@ func (h *handlers) object(v value.Value) *typ {
 }
 
 // override adds a field that takes the place of the one of the same key, always or, if it is optional, sometimes.
-func override(fields []field, f field) []field {
+func (m *model) override(fields []field, f field) []field {
+	if !m.spend(1 + len(fields)) {
+		return fields
+	}
 	for i, was := range fields {
 		if was.key != f.key {
 			continue
 		}
 		if f.optional {
-			f = field{key: f.key, typ: either(was.typ, f.typ), optional: was.optional, about: was.about}
+			f = field{key: f.key, typ: m.either(was.typ, f.typ), optional: was.optional, about: was.about}
 		}
 		fields[i] = f
 		return fields
 	}
-	return append(slices.Clip(fields), f)
+	return append(fields, f)
 }
 
 // constant returns the type of a value that stands in the spec. Numbers are no literals: most of them are counted on.
-func constant(v value.Value) *typ {
+func (m *model) constant(v value.Value) *typ {
 	switch v.Kind() {
 	case value.String:
 		return &typ{kind: literal, values: []value.Value{v}}
@@ -225,16 +229,16 @@ func constant(v value.Value) *typ {
 	case value.Array:
 		var options []*typ
 		for _, e := range v.Elems() {
-			options = append(options, constant(e))
+			options = append(options, m.constant(e))
 		}
 		if len(options) == 0 {
 			return &typ{kind: array, elem: &typ{}}
 		}
-		return &typ{kind: array, elem: either(options...)}
+		return &typ{kind: array, elem: m.either(options...)}
 	case value.Object:
 		o := &typ{kind: object}
-		for _, m := range v.Members() {
-			o.fields = append(o.fields, field{key: m.Key, typ: constant(m.Value)})
+		for _, of := range v.Members() {
+			o.fields = append(o.fields, field{key: of.Key, typ: m.constant(of.Value)})
 		}
 		return o
 	case value.Missing, value.Null:
@@ -248,7 +252,7 @@ func (h *handlers) path(path string) *typ {
 	if err != nil || p.Root != jsonpath.Document || p.Entries || len(p.Steps) == 0 {
 		return &typ{}
 	}
-	agent := &typ{kind: reference, name: agentName}
+	agent := &typ{kind: reference, name: storedAgentName}
 	event := &typ{kind: object, fields: []field{
 		{key: "key", typ: &typ{kind: text}},
 		{key: "type", typ: &typ{kind: text}},
@@ -266,7 +270,7 @@ func (h *handlers) path(path string) *typ {
 		t, optional = next, optional || maybe
 	}
 	if optional && !p.Optional {
-		return either(t, &typ{kind: null})
+		return h.model.either(t, &typ{kind: null})
 	}
 	return t
 }
@@ -293,6 +297,9 @@ func (h *handlers) step(t *typ, step value.Step) (next *typ, optional bool) {
 
 // render returns the type of what can be at a place.
 func (m *model) render(s *slot) *typ {
+	if !m.spend(1 + len(s.types) + len(s.keys)) {
+		return &typ{}
+	}
 	apart := len(s.members) > 0 || s.elems != nil || s.values != nil
 	var options []*typ
 	for _, t := range s.types {
@@ -321,7 +328,7 @@ func (m *model) render(s *slot) *typ {
 	if len(options) == 0 {
 		return &typ{}
 	}
-	return either(m.distinct(options)...)
+	return m.either(m.distinct(options)...)
 }
 
 // spread takes a value apart that handlers change in parts, and reports whether it could be.

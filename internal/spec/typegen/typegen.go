@@ -10,6 +10,7 @@
 package typegen
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,8 @@ type typ struct {
 	values []value.Value
 	// name is that of a declaration.
 	name string
+	// same is what types that are written alike have in common, "" before it is first asked for. A type is not changed afterwards.
+	same string
 }
 
 type field struct {
@@ -64,6 +67,8 @@ type field struct {
 type declaration struct {
 	name, about string
 	typ         *typ
+	// component is what it is called among the components of an OpenAPI document.
+	component string
 	// constants are the values of a choice that languages with constants give names to.
 	constants []namedText
 }
@@ -88,16 +93,33 @@ type model struct {
 	states, shown map[string]string
 	// shared has the names of the declarations of shared definitions, by their places.
 	shared map[diag.Pointer]string
+	// left is how much more may be looked at: fields, options and values, each time that they are. What is beyond it is unknown.
+	left int
 }
 
-const agentName = "Agent"
+// maxLooks bounds what deriving the types of one spec costs: a fraction of a second.
+const maxLooks = 10_000_000
 
-// newModel reads a spec that is known to be valid.
-func newModel(root value.Value) *model {
-	m := &model{byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}, shared: map[diag.Pointer]string{}}
-	m.declare(agentName, "who caused an event, or whom it is about", &typ{kind: object, fields: []field{
-		{key: "type", typ: &typ{kind: text}}, {key: "id", typ: &typ{kind: text}},
-	}})
+// spend reports whether n more things may be looked at.
+func (m *model) spend(n int) bool {
+	m.left -= n
+	return m.left >= 0
+}
+
+// Names of declarations that every spec has.
+const (
+	agentName       = "Agent"
+	targetName      = "Target"
+	storedAgentName = "StoredAgent"
+)
+
+// newModel reads a spec that is known to be valid, with the types of its states but not yet of what its projections yield. Components are
+// called as called says, which is nil where nobody asks.
+func newModel(root value.Value, called func(data string, at diag.Pointer) string) *model {
+	m := &model{
+		byName: map[string]*declaration{}, states: map[string]string{}, shown: map[string]string{}, shared: map[diag.Pointer]string{}, left: maxLooks,
+	}
+	m.agents(root)
 	taken := map[string]bool{}
 	declared := eventsOf(root)
 	for _, t := range root.Get("aggregate_types").Members() {
@@ -114,20 +136,38 @@ func newModel(root value.Value) *model {
 			if s.IsMissing() {
 				continue // an event of the platform
 			}
-			c := &schemas{model: m, prefix: a.typeName + pascal(e.Key), refs: map[diag.Pointer]string{}}
+			c := &schemas{model: m, prefix: a.typeName + pascal(e.Key), data: DataComponent(t.Key, e.Key), component: called, refs: map[diag.Pointer]string{}}
 			d := m.declare(c.prefix+"Data", "the data of "+t.Key+"."+e.Key, &typ{})
+			d.component = c.data
 			c.refs[""] = d.name
 			d.typ = c.of(outline.Of(s, root.Get("$defs")))
 			data[e.Key] = d.typ
 			a.events = append(a.events, event{e.Key, d.name})
-			m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)
+			if called == nil { // what is refused is no schema
+				m.refusals(c.prefix, eventName{t.Key, e.Key}, declared)
+			}
 		}
 		state := m.declare(a.typeName+"State", "the state of "+t.Key+", as far as its handlers tell", m.state(t.Value.Get("events"), data))
 		m.states[t.Key] = state.name
 		m.aggregates = append(m.aggregates, a)
 	}
-	m.projections(root)
 	return m
+}
+
+// agents declares who may cause events and whom they may be about. Stored events may have been caused by the platform too.
+func (m *model) agents(root value.Value) {
+	agent := func(types value.Value) *typ {
+		of := &typ{kind: text}
+		if types.Len() > 0 {
+			of = &typ{kind: literal, values: types.Elems()}
+		}
+		return &typ{kind: object, fields: []field{{key: "type", typ: of}, {key: "id", typ: &typ{kind: text}}}}
+	}
+	m.declare(agentName, "who causes an event", agent(root.Get("agent_types")))
+	if targets := root.Get("target_types"); targets.Len() > 0 {
+		m.declare(targetName, "whom an event is about", agent(targets))
+	}
+	m.declare(storedAgentName, "who caused an event, or whom it is about, as it is stored", agent(value.Value{})).component = storedAgentName
 }
 
 // declare adds a declaration, under a name that is not taken yet.
@@ -165,6 +205,9 @@ const maxHops = 100
 // members returns the fields of a type that is an object, or several objects that hold together.
 func (m *model) members(t *typ) ([]field, bool) {
 	t = m.resolve(t)
+	if !m.spend(1 + len(t.fields) + len(t.parts)) {
+		return nil, false
+	}
 	if t.kind == object {
 		return t.fields, true
 	}
@@ -172,28 +215,28 @@ func (m *model) members(t *typ) ([]field, bool) {
 		return nil, false
 	}
 	var all []field
+	places := map[string]int{}
 	for _, p := range t.parts {
 		fields, ok := m.members(p)
 		if !ok {
 			return nil, false
 		}
 		for _, f := range fields {
-			all = put(all, f)
+			all = put(all, places, f)
 		}
 	}
 	return all, true
 }
 
-// put adds a field that holds together with the one of the same key.
-func put(fields []field, f field) []field {
-	for i := range fields {
-		if fields[i].key == f.key {
-			was := fields[i]
-			fields[i] = field{key: f.key, typ: together(was.typ, f.typ), optional: was.optional && f.optional, about: was.about + f.about}
-			return fields
-		}
+// put adds a field that holds together with the one of the same key, whose place is known.
+func put(fields []field, places map[string]int, f field) []field {
+	if i, ok := places[f.key]; ok {
+		was := fields[i]
+		fields[i] = field{key: f.key, typ: together(was.typ, f.typ), optional: was.optional && f.optional, about: was.about + f.about}
+		return fields
 	}
-	return append(slices.Clip(fields), f)
+	places[f.key] = len(fields)
+	return append(fields, f)
 }
 
 // together is the type of what has all the given types.
@@ -215,9 +258,9 @@ func together(types ...*typ) *typ {
 }
 
 // either is the type of what has one of the given types.
-func either(types ...*typ) *typ {
+func (m *model) either(types ...*typ) *typ {
 	u := &typ{kind: union}
-	var seen []string
+	seen := map[string]bool{}
 	var values []value.Value
 	for _, t := range types {
 		parts := []*typ{t}
@@ -225,15 +268,15 @@ func either(types ...*typ) *typ {
 			parts = t.parts
 		}
 		for _, p := range parts {
-			if p.kind == unknown {
+			if p.kind == unknown || !m.spend(1+len(p.values)) {
 				return &typ{}
 			}
 			if p.kind == literal {
 				values = append(values, p.values...)
 				continue
 			}
-			if !slices.Contains(seen, typescriptOf(p)) {
-				seen = append(seen, typescriptOf(p))
+			if id := p.id(); !seen[id] {
+				seen[id] = true
 				u.parts = append(u.parts, p)
 			}
 		}
@@ -247,17 +290,56 @@ func either(types ...*typ) *typ {
 	return u
 }
 
+// id is the same for types that are written alike. Integers are numbers.
+func (t *typ) id() string {
+	if t.same != "" {
+		return t.same
+	}
+	switch t.kind {
+	case null, boolean, text, unknown:
+		t.same = [...]string{null: "null", boolean: "boolean", text: "string", unknown: "unknown"}[t.kind]
+		return t.same
+	case integer, number:
+		t.same = "number"
+		return t.same
+	case reference:
+		t.same = "@" + t.name
+		return t.same
+	case literal, array, mapping, object, union, both:
+	}
+	h := sha256.New()
+	part := func(texts ...string) {
+		for _, s := range texts {
+			_, _ = h.Write([]byte(strconv.Itoa(len(s)) + ":" + s)) // a hash takes everything
+		}
+	}
+	part(strconv.Itoa(int(t.kind)))
+	for _, v := range t.values {
+		part(v.String())
+	}
+	if t.elem != nil {
+		part(t.elem.id())
+	}
+	for _, p := range t.parts {
+		part(p.id())
+	}
+	for _, f := range t.fields {
+		part(f.key, strconv.FormatBool(f.optional), f.about, f.typ.id())
+	}
+	t.same = string(h.Sum(nil))
+	return t.same
+}
+
 // literalOf is the type of the values that the types seen do not include already.
-func literalOf(values []value.Value, seen []string) *typ {
+func literalOf(values []value.Value, seen map[string]bool) *typ {
 	l := &typ{kind: literal}
-	var texts []string
+	texts := map[string]bool{}
 	for _, v := range values {
 		wide := map[value.Kind]string{value.String: "string", value.Number: "number", value.Bool: "boolean", value.Null: "null"}[v.Kind()]
-		if slices.Contains(texts, v.String()) || slices.Contains(seen, wide) {
-			continue
+		if text := v.String(); !texts[text] && !seen[wide] {
+			texts[text] = true
+			l.values = append(l.values, v)
 		}
-		texts = append(texts, v.String())
-		l.values = append(l.values, v)
 	}
 	if len(l.values) == 0 {
 		return nil
@@ -267,13 +349,13 @@ func literalOf(values []value.Value, seen []string) *typ {
 
 // distinct leaves out types that are written as another one that has a name.
 func (m *model) distinct(options []*typ) []*typ {
-	var named []string
+	named := map[string]bool{}
 	for _, t := range options {
 		if t.kind == reference {
-			named = append(named, typescriptOf(m.resolve(t)))
+			named[m.resolve(t).id()] = true
 		}
 	}
-	return slices.DeleteFunc(options, func(t *typ) bool { return t.kind != reference && slices.Contains(named, typescriptOf(t)) })
+	return slices.DeleteFunc(options, func(t *typ) bool { return t.kind != reference && named[t.id()] })
 }
 
 // pascal turns a name of a spec into one of a type: "was_placed" into "WasPlaced", "order_id" into "OrderID".

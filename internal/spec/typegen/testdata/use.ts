@@ -1,5 +1,5 @@
 // What a user of the types in want.ts writes. Lines after "@ts-expect-error" must not compile.
-import type { Agent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasCutRefusal, TreeNodeWasGrownData, ForestWasPlannedRefusal } from "./want";
+import type { Agent, StoredAgent, TreeNodeEvent, TreeResult, TreeNodeState, TreeNodeWasCutData, TreeNodeWasCutRefusal, TreeNodeWasGrownData, ForestWasPlannedRefusal } from "./want";
 
 export const grown: TreeNodeWasGrownData = { id: "a", weight: null, kind: "oak", pair: ["x", 1], by_name: { a: 1 } };
 export const cut: TreeNodeWasCutData = { branch: "a" };
@@ -21,13 +21,16 @@ export function fold(state: TreeNodeState, event: TreeNodeEvent): TreeNodeState 
   }
 }
 
-export const by: Agent | undefined = fold({ created_at: 1, updated_at: 1 }, events[0]!).grown?.by;
+export const by: StoredAgent | undefined = fold({ created_at: 1, updated_at: 1 }, events[0]!).grown?.by;
 
 export function shown(tree: TreeResult): string {
   const cuts: number = tree.named?.cuts ?? 0;
   return tree.id + tree.all.map((t) => t.id).join() + tree.log.map((entry) => entry.at ?? 0).join() + (tree.parent?.status ?? "none") + (tree.why ?? "") + cuts;
 }
 
+export const actor: Agent = { type: "user", id: "1" };
+// @ts-expect-error: the spec has no such agent type
+export const nobody: Agent = { type: "nobody", id: "1" };
 // @ts-expect-error: the parent may not be there
 export const parent = (tree: TreeResult): string => tree.parent.id;
 // @ts-expect-error: weight and kind are required
