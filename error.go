@@ -1,6 +1,7 @@
 package j17
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -100,6 +101,7 @@ type FieldError struct {
 	// Pointer is a JSON pointer (RFC 6901) into the document.
 	Pointer string `json:"pointer"`
 	// Path is the same place in the form "data.items[0].sku", where the document is a request or an event of a file.
+	// Of an event of a file it is always there: "" is the event itself.
 	Path    string `json:"path,omitempty"`
 	Message string `json:"message"`
 	// Code is the finding's own, where each may have another one: those of events of a file.
@@ -112,6 +114,19 @@ type FieldError struct {
 	Column int `json:"column,omitempty"`
 	// Index is the position of the faulty event in an array of events, counted from 0; nil where there is no array.
 	Index *int `json:"index,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (f FieldError) MarshalJSON() ([]byte, error) {
+	type plain FieldError
+	if f.Code == "" {
+		return json.Marshal(plain(f))
+	}
+	return json.Marshal(struct {
+		plain
+
+		Path string `json:"path"`
+	}{plain(f), f.Path})
 }
 
 // Error is a failure that a user of the API sees.

@@ -67,13 +67,13 @@ func (r *journal) logUnit(rec *Record, side []store.Side, changes ...Change) (st
 	}
 	unit := store.Append{Side: side, Timestamp: r.clock.Now().Unix()}
 	var err error
-	unit.Events, err = e.events(0)
+	unit.Events, err = e.events(nil)
 	return unit, err
 }
 
 // events returns the events of an entry, none where it is empty. That of the log is the last one, so that no position of the
-// feed behind it belongs to the same commit. A timestamp of 0 is that of the commit.
-func (e *entry) events(timestamp int64) ([]store.NewEvent, error) {
+// feed behind it belongs to the same commit. A timestamp that is nil is that of the commit.
+func (e *entry) events(timestamp *int64) ([]store.NewEvent, error) {
 	event := func(key j17.Key, typ string, e *entry) (store.NewEvent, error) {
 		data, err := json.Marshal(e)
 		if err != nil {

@@ -144,7 +144,7 @@ func (r *AuditLog) migrateRecords(ctx context.Context, keys []string) error {
 			return err
 		}
 		e := entry{Record: rec}
-		events, err := e.events(rec.At.Unix())
+		events, err := e.events(new(rec.At.Unix()))
 		if err != nil {
 			return err
 		}

@@ -228,11 +228,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 			first[ev.Key] = ev
 			keys = append(keys, ev.Key)
 		}
-		at := int64(0)
-		if ev.Timestamp != nil {
-			at = *ev.Timestamp
-		}
-		p.write(ev.Events, at)
+		p.write(ev.Events, ev.Timestamp)
 		events = append(events, ev.Events...)
 	}
 	if err := r.e.derive(ctx, r.d, p, events); err != nil {
@@ -258,7 +254,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 
 	// Time never runs backward in an aggregate.
 	for i := range u.Events {
-		key, at := u.Events[i].Key, cmp.Or(p.unit.Events[i].Timestamp, p.unit.Timestamp)
+		key, at := u.Events[i].Key, p.timeOf(p.unit.Events[i].Timestamp)
 		if at < last[key] {
 			return nil, j17.InEvent(j17.Errorf(j17.CodeConflict, "the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", key, last[key]), i)
 		}
@@ -359,7 +355,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		if s == nil {
 			continue
 		}
-		at := cmp.Or(p.unit.Events[i].Timestamp, p.unit.Timestamp)
+		at := p.timeOf(p.unit.Events[i].Timestamp)
 		if r.spent >= maxTrying {
 			return r.untried(u, i)
 		}

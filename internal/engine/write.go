@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -191,7 +190,7 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 
 	// The events, what they imply, and what else comes with them.
 	p.events = a.Events
-	p.write(a.Events, 0)
+	p.write(a.Events, nil)
 	if a.Reacts() || len(a.Conditions) > 0 {
 		if err := e.expect(ctx, d, p, v); err != nil {
 			return p, err
@@ -259,7 +258,7 @@ func (e *Engine) react(ctx context.Context, d *deployed, a *decider.Admitted, p 
 		return err
 	}
 	p.scheduled = x.Scheduled
-	p.write(x.Events[p.own:], 0)
+	p.write(x.Events[p.own:], nil)
 	p.hold(holders)
 	return nil
 }
@@ -286,8 +285,8 @@ func (e *Engine) expect(ctx context.Context, d *deployed, p *plan, v *view) erro
 	return nil
 }
 
-// write adds events to the unit, which happened at a Unix second, or for 0 happen when the unit does. What is tagged with that is decided at it.
-func (p *plan) write(events []decider.Event, at int64) {
+// write adds events to the unit, which happened at a Unix second, or for nil happen when the unit does. What is tagged with that is decided at it.
+func (p *plan) write(events []decider.Event, at *int64) {
 	if len(events) == 1 && p.unit.Events == nil {
 		p.unit.Events = p.oneEvent[:0]
 	}
@@ -297,11 +296,19 @@ func (p *plan) write(events []decider.Event, at int64) {
 		if n, ok := p.writeOf(o.Key); ok {
 			p.writes[n].last = len(p.unit.Events)
 		}
-		p.unit.Decided = p.unit.Decided || at == 0 && o.Timed()
+		p.unit.Decided = p.unit.Decided || at == nil && o.Timed()
 		p.unit.Events = append(p.unit.Events, store.NewEvent{
-			Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Timestamp: at, Tags: o.TagsAt(cmp.Or(at, p.unit.Timestamp)),
+			Key: o.Key, Type: o.Type, Data: o.JSON, Metadata: o.Metadata, Timestamp: at, Tags: o.TagsAt(p.timeOf(at)),
 		})
 	}
+}
+
+// timeOf returns when an event of the unit happens that has a time of its own or nil.
+func (p *plan) timeOf(at *int64) int64 {
+	if at == nil {
+		return p.unit.Timestamp
+	}
+	return *at
 }
 
 // writeOf returns the number of the write to an aggregate.

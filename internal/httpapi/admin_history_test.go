@@ -202,3 +202,48 @@ func TestTypesOfThePastAreExported(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultsOfFilesAreSaidAlike imports files with faults of all kinds: each fault has its place in four members.
+func TestFaultsOfFilesAreSaidAlike(t *testing.T) {
+	a := importing(t, nil)
+	good := note("global", "x", "")
+	for name, tc := range map[string]struct{ route, body, want string }{
+		"no JSON":         {"import_jsonl", good + "\n{not json\n", `"code":"invalid_json","line":2,"path":""`},
+		"half a document": {"import", `{"events":[` + good + `,{"key":`, `"code":"invalid_json","line":1,"path":""`},
+		"no object":       {"import", `{"events":[` + good + `,7]}`, `"index":1,"path":""`},
+		"an unknown type": {"import", `{"events":[` + strings.Replace(good, "was_written", "was_lost", 1) + `]}`, `"index":0,"path":"type"`},
+		"the schema":      {"import_jsonl", strings.Replace(good, `{"text":"x"}`, "7", 1), `"line":1,"path":"data"`},
+	} {
+		got := a.ops(t, "POST", tc.route, tc.body)
+		var said struct{ Errors []map[string]any }
+		if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != 400 || len(said.Errors) == 0 || !strings.Contains(got.body, tc.want) {
+			t.Errorf("%s: %d %s, want %s", name, got.status, got.body, tc.want)
+		}
+		for _, e := range said.Errors {
+			for _, member := range []string{"message", "path", "pointer"} {
+				if _, ok := e[member].(string); !ok {
+					t.Errorf("%s: no %s in %v", name, member, e)
+				}
+			}
+		}
+	}
+}
+
+// TestSecondZeroIsATime imports events of the first second that there is.
+func TestSecondZeroIsATime(t *testing.T) {
+	a := importing(t, nil)
+	at := func(id, text, seconds string) string {
+		return strings.Replace(note(id, text, ""), `"metadata":{`, `"metadata":{"timestamp":`+seconds+`,`, 1)
+	}
+	if got := a.ops(t, "POST", "import_jsonl", at("global", "old", "0")+"\n"+at("global", "new", "1")); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if got := a.do(t, "GET", "/note/global?at=0", ""); !strings.Contains(got.body, `"text":"old"`) || !strings.Contains(got.body, `"created_at":0,`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	for _, seconds := range []string{"-1", "1.5", "null", `"0"`, "99999999999"} {
+		if got := a.ops(t, "POST", "import", `{"events":[`+at("global", "x", seconds)+`]}`); got.status != 400 || !strings.Contains(got.body, "'timestamp' must be") {
+			t.Errorf("%s: %d %s", seconds, got.status, got.body)
+		}
+	}
+}

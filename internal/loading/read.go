@@ -143,7 +143,9 @@ func (b *batch) fill(in *eventfile.Reader) (more bool) {
 			b.texts, size = append(b.texts, text), size+len(text.Text)
 			continue
 		case ok:
-			b.err = j17.Errorf(j17.CodeInvalidJSON, "Line %d: %s", broken.Line, broken.Message)
+			e := j17.Errorf(j17.CodeInvalidJSON, "Line %d: %s", broken.Line, broken.Message)
+			e.Errors = []j17.FieldError{{Message: broken.Message, Code: e.Code, Line: broken.Line}}
+			b.err = e
 		case !errors.Is(err, io.EOF):
 			b.err = err
 		}

@@ -268,8 +268,6 @@ func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*deci
 	switch meta := file.Metadata; {
 	case !meta.Get("previous_length").IsMissing(), !meta.Get("skip_occ").IsMissing():
 		return nil, j17.Errorf(j17.CodeInvalidField, "'previous_length' and 'skip_occ' are for events that happen now; leave them out").At("metadata")
-	case x.Timestamp != nil && *x.Timestamp < 1:
-		return nil, j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
 	}
 	return x, checkNames(c.d, x.Key, file.Names)
 }
@@ -538,6 +536,13 @@ func (c *recorder) store(ctx context.Context, u *pastUnit) error {
 func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
 	out := *why
 	out.EventIndex = nil
+	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why.Message, Code: why.Code}
+	if ev.element {
+		field.Index = &ev.index
+	} else {
+		field.Line = ev.line
+	}
+	out.Errors = []j17.FieldError{field}
 	if why.Code != j17.CodeWorkLimit {
 		out.Message = fmt.Sprintf("Line %d: %s", ev.line, why.Message)
 		return &out
@@ -547,12 +552,5 @@ func (c *recorder) notStored(ev *pastEvent, why *j17.Error) error {
 		out.Message = fmt.Sprintf("Line %d: the event %s of %s was not stored, nor what follows it: %s. What came before it has been stored: %s.",
 			ev.line, ev.file.Type, ev.Key, why.Message, j17.Count(before, "event"))
 	}
-	field := j17.FieldError{Pointer: "/" + strconv.Itoa(ev.index), Message: why.Message}
-	if ev.element {
-		field.Index = &ev.index
-	} else {
-		field.Line = ev.line
-	}
-	out.Errors = []j17.FieldError{field}
 	return j17.InEvent(&out, ev.index)
 }

@@ -95,8 +95,8 @@ type NewEvent struct {
 	// Data is a compact JSON value, Metadata a compact JSON object without "timestamp".
 	Data     []byte
 	Metadata []byte
-	// Timestamp, if not 0, is kept instead of the unit's (import of history).
-	Timestamp int64
+	// Timestamp, if not nil, is kept instead of the unit's (import of history).
+	Timestamp *int64
 	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:" or "target:" is a tag that
 	// j17.AgentTags makes of the metadata. An erased event has none.
 	Tags []string

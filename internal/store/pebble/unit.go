@@ -381,8 +381,8 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 	for i := range u.Events {
 		e := &u.Events[i]
 		timestamp := r.Timestamp
-		if e.Timestamp != 0 {
-			timestamp = e.Timestamp
+		if e.Timestamp != nil {
+			timestamp = *e.Timestamp
 		}
 
 		// The record, and the leaf that joins the stream's hashes.

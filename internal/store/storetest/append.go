@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -434,11 +435,15 @@ func testTimestamps(s *suite) {
 	t := s.t
 	f := s.fixture(t)
 	key := order("a")
+	const units = math.MinInt64 // the time of the unit
 	stamp := func(unit int64, own ...int64) []int64 {
 		t.Helper()
 		list := events(key, make([]string, len(own))...)
 		for i := range list {
-			list[i].Data, list[i].Timestamp = []byte(`1`), own[i]
+			list[i].Data = []byte(`1`)
+			if own[i] != units {
+				list[i].Timestamp = &own[i]
+			}
 		}
 		r := commit(t, f, tenant, store.Append{Timestamp: unit, Events: list})
 		got := []int64{r.Timestamp}
@@ -452,22 +457,23 @@ func testTimestamps(s *suite) {
 		own  []int64
 		want []int64
 	}{
-		{-5, []int64{0}, []int64{-5, -5}},
-		{100, []int64{0, 0}, []int64{100, 100, 100}},
+		{-5, []int64{units}, []int64{-5, -5}},
+		{100, []int64{units, units}, []int64{100, 100, 100}},
 		// Time does not run backward, but for history.
-		{90, []int64{0}, []int64{100, 100}},
-		{110, []int64{50, 0}, []int64{110, 50, 110}},
+		{90, []int64{units}, []int64{100, 100}},
+		{110, []int64{50, units}, []int64{110, 50, 110}},
 		{120, []int64{60}, []int64{120, 60}},
-		{105, []int64{0}, []int64{110, 110}},
+		{120, []int64{0}, []int64{120, 0}},
+		{105, []int64{units}, []int64{110, 110}},
 		{1, []int64{300}, []int64{110, 300}},
-		{200, []int64{0}, []int64{300, 300}},
+		{200, []int64{units}, []int64{300, 300}},
 	} {
 		if got := stamp(c.unit, c.own...); !cmp.Equal(got, c.want) {
 			t.Errorf("unit at %d with events at %v: got %v, want %v", c.unit, c.own, got, c.want)
 		}
 	}
 	f.reopen(t, t)
-	if got, want := stamp(1, 0), []int64{300, 300}; !cmp.Equal(got, want) {
+	if got, want := stamp(1, units), []int64{300, 300}; !cmp.Equal(got, want) {
 		t.Errorf("after reopening: got %v, want %v", got, want)
 	}
 	if h := head(t, f, tenant, key); h.FirstTime != -5 || h.LastTime != 300 {

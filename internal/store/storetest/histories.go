@@ -91,7 +91,7 @@ func (h *history) newEvent(rt *rapid.T) store.NewEvent {
 		}
 	}
 	if rapid.IntRange(0, 9).Draw(rt, "own timestamp") == 0 {
-		e.Timestamp = int64(rapid.IntRange(-50, 2000).Draw(rt, "timestamp"))
+		e.Timestamp = new(int64(rapid.IntRange(-50, 2000).Draw(rt, "timestamp")))
 	}
 	return e
 }

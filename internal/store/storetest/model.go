@@ -213,8 +213,8 @@ func (t *modelTenant) applyEvents(u *store.Append, got, want *store.Result, now 
 			return fmt.Errorf("position %s after %s at %d ms", id, last, now.UnixMilli())
 		}
 		timestamp := want.Timestamp
-		if e.Timestamp != 0 {
-			timestamp = e.Timestamp
+		if e.Timestamp != nil {
+			timestamp = *e.Timestamp
 		}
 		raw, layout := j17.AppendEvent(nil, id, e.Key, e.Type, e.Data, e.Metadata, timestamp)
 		r := record{

@@ -65,7 +65,7 @@ func fill(t *testing.T, f *fixture, tn j17.Tenant) string {
 		})
 	}
 	commit(t, f, tn, store.Append{Command: &store.Command{ID: store.CommandID{200}}, Events: []store.NewEvent{
-		{Key: order("bare"), Type: "was_made", Data: []byte(`null`), Metadata: []byte(`{}`), Timestamp: -77},
+		{Key: order("bare"), Type: "was_made", Data: []byte(`null`), Metadata: []byte(`{}`), Timestamp: new(int64(-77))},
 	}})
 	commit(t, f, tn, store.Append{Command: &store.Command{ID: store.CommandID{201}}})
 	if err := Erase(t.Context(), f, tn, order("1"), []store.Rewritten{{Version: 2, Type: "was_erased", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
