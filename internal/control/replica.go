@@ -374,9 +374,9 @@ const sourceSuffix = "/source"
 // change it refuses, and specs and audit records go to up. It must be called before the registry is used.
 func (r *Replication) Follow(up Upstream) { r.upstream = up }
 
-// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own. It must be
-// called before the registry is used.
-func (r *Secrets) UseNodeSecret(secret string) { r.node = secret }
+// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own, and takes others from them as well while
+// it is changed. It must be called before the registry is used.
+func (r *Secrets) UseNodeSecret(secret string, others ...string) { r.node, r.nodeToo = secret, others }
 
 // Position returns the position that a replica has reached; "" before the first Apply.
 func (r *Replication) Position(ctx context.Context) (string, error) {

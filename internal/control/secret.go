@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"maps"
 	"time"
@@ -14,7 +16,9 @@ import (
 // Secrets are what operators' tokens are signed with, which of them were revoked, and how nodes know each other.
 type Secrets struct {
 	*items
-	node string
+	// node is the secret that this server shows to other nodes, nodeToo what it takes from them beside it.
+	node    string
+	nodeToo []string
 }
 
 // The items of SecretSpace.
@@ -163,8 +167,18 @@ func (r *Secrets) rotateOldKey(ctx context.Context) error {
 	return r.RotateSigningKey(ctx, false)
 }
 
-// NodeSecret returns the secret by which nodes know each other.
+// NodeSecret returns the secret by which this server shows other nodes that it is one of them.
 func (r *Secrets) NodeSecret() string { return r.node }
+
+// IsNodeSecret reports whether a text is a secret by which other nodes show that. Its time tells nothing of the secret, not even its length.
+func (r *Secrets) IsNodeSecret(text string) bool {
+	got, is := sha256.Sum256([]byte(text)), 0
+	for _, secret := range append([]string{r.node}, r.nodeToo...) {
+		want := sha256.Sum256([]byte(secret))
+		is |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return is == 1
+}
 
 // revokedSpace holds the ids of tokens whose owners have logged out, until the tokens expire.
 const revokedSpace store.Space = "control.revoked_tokens"

@@ -159,10 +159,12 @@ type API struct {
 	Options
 	mint     *ident.Minter
 	refusals refusals
-	attempts attempts
-	guesses  *auth.Guesses
-	metrics  *metrics
-	streams  *streams
+	// secretTold is until when nothing more is told of node secrets that differ, in Unix nanoseconds.
+	secretTold atomic.Int64
+	attempts   attempts
+	guesses    *auth.Guesses
+	metrics    *metrics
+	streams    *streams
 	// pageWork is what a page of the feed may cost.
 	pageWork int64
 	data     *router

@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
+	"log/slog"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"j17"
 	"j17/internal/apikey"
@@ -251,6 +251,20 @@ func bearer(r *http.Request) (string, error) {
 // headerNodeSecret carries the secret that the nodes of one server share.
 const headerNodeSecret = "X-Node-Secret" //nolint:gosec // a name, not the secret
 
+// secretInterval is how often at most it is told that the secrets of nodes differ.
+const secretInterval = time.Minute
+
+// warnOfSecret tells of a request with another node secret: most often it is from a node whose file differs.
+func (c *call) warnOfSecret() {
+	now, next := c.api.Clock.Now().UnixNano(), c.api.secretTold.Load()
+	if now < next || !c.api.secretTold.CompareAndSwap(next, now+int64(secretInterval)) {
+		return
+	}
+	c.api.Logger.LogAttrs(c.request.Context(), slog.LevelWarn,
+		"a request came with another node secret than this server's: if it is from another node, the node secret differs between the two; see --node-secret-file on both",
+		slog.String("address", c.peer().String()), slog.String("route", c.route))
+}
+
 // admitNode lets in who knows the node secret.
 func (c *call) admitNode() error {
 	given := c.request.Header[headerNodeSecret]
@@ -264,11 +278,10 @@ func (c *call) admitNode() error {
 		c.api.refusals.note(c, e)
 		return e
 	}
-	// Hashes have one length, so that not even the secret's length shows in the time this takes.
-	got, want := sha256.Sum256([]byte(given[0])), sha256.Sum256([]byte(c.api.Registry.Secrets.NodeSecret()))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		err := j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.")
+	if !c.api.Registry.Secrets.IsNodeSecret(given[0]) {
+		err := j17.Errorf(j17.CodeForbidden, "This is not the node secret of this server.").At(headerNodeSecret)
 		c.api.refusals.note(c, err)
+		c.warnOfSecret()
 		return err
 	}
 	c.api.guesses.Right(peer)

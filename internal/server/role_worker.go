@@ -51,7 +51,7 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 	if err != nil {
 		return unreachable(err)
 	}
-	r.Header.Set("X-Node-Secret", u.secret)
+	r.Header.Set(headerNodeSecret, u.secret)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -81,7 +81,11 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 		if json.Unmarshal(raw, &p) != nil || p.Code == "" {
 			return unreachable(fmt.Errorf("%w of the headnode's own: status %d", errUnanswered, resp.StatusCode))
 		}
-		return &j17.Error{Code: p.Code, Message: p.Detail, Path: p.Path, Errors: p.Errors}
+		refused := &j17.Error{Code: p.Code, Message: p.Detail, Path: p.Path, Errors: p.Errors}
+		if p.Path == headerNodeSecret {
+			refused.Err = errOtherSecret
+		}
+		return refused
 	}
 
 	if into == nil {
@@ -95,6 +99,12 @@ func (u *upstream) call(ctx context.Context, method, path string, body, into any
 
 // errUnanswered is among the causes where the headnode may have done what it was asked for.
 var errUnanswered = errors.New("there is no answer")
+
+// headerNodeSecret has the node secret, and is what a refusal of it is about.
+const headerNodeSecret = "X-Node-Secret" //nolint:gosec // a name, not the secret
+
+// errOtherSecret is the cause where the headnode has another node secret.
+var errOtherSecret = errors.New("the node secret of the headnode is another one")
 
 func unreachable(err error) error {
 	return j17.Errorf(j17.CodeUnavailable, "The headnode cannot be reached, and without it this cannot be changed. Try again.").Because(err)
@@ -140,6 +150,19 @@ type follower struct {
 	arrived chan struct{}
 	// reported is when uses of keys were told last.
 	reported time.Time
+	// differs tells that the headnode has another node secret.
+	differs bool
+}
+
+// tellSecret warns once when the headnode has another node secret.
+func (f *follower) tellSecret(ctx context.Context, err error) {
+	differs := errors.Is(err, errOtherSecret)
+	if differs && !f.differs {
+		f.server.options.Logger.LogAttrs(ctx, slog.LevelWarn,
+			"the headnode does not take this worker's node secret: the node secret differs between the two; see --node-secret-file on both. What is known here is served meanwhile, and what is revoked or changed there does not arrive",
+			slog.String("headnode", f.up.base))
+	}
+	f.differs = differs || f.differs && err != nil
 }
 
 // poll asks the headnode for what is new, which it waits for unless at once is set, and takes it over.
@@ -162,7 +185,9 @@ func (f *follower) poll(ctx context.Context, atOnce bool) error {
 
 	// What has changed, which may be nothing by the time that it waits.
 	var rep control.Update
-	if err := f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep); err != nil {
+	err = f.up.call(ctx, http.MethodPost, "/internal/control/changes", body, &rep)
+	f.tellSecret(ctx, err)
+	if err != nil {
 		return err
 	}
 	f.reported = asked
@@ -265,13 +290,24 @@ func urlOf(l net.Listener, encrypted bool) string {
 	return "http://" + l.Addr().String()
 }
 
-var errSecret = errors.New("a node secret has at least 32 characters and no spaces")
+var errSecret = errors.New("it takes a node secret of at least 32 characters without spaces, and while that is changed another one in a second line")
 
-// parseSecret reads the content of a file with a node secret.
-func parseSecret(raw []byte) (string, error) {
-	secret := strings.TrimSpace(string(raw))
-	if len(secret) < 32 || len(secret) > 1024 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", errSecret
+// parseSecrets reads the content of a file with a node secret: the one that this server shows, and where there is a second line one that it takes as
+// well.
+func parseSecrets(raw []byte) ([]string, error) {
+	var secrets []string
+	for line := range strings.Lines(string(raw)) {
+		secret := strings.TrimSpace(line)
+		if secret == "" {
+			continue
+		}
+		if len(secret) < 32 || len(secret) > 1024 || strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, errSecret
+		}
+		secrets = append(secrets, secret)
 	}
-	return secret, nil
+	if len(secrets) != 1 && len(secrets) != 2 {
+		return nil, errSecret
+	}
+	return secrets, nil
 }

@@ -78,7 +78,8 @@ type ServeOptions struct {
 	// Reload, if not nil, makes the server read its certificates anew.
 	Reload <-chan struct{}
 
-	// NodeSecretFile holds the secret that nodes know each other by; "" means one of the server's own making.
+	// NodeSecretFile holds the secret that nodes know each other by, and in a second line one that is taken from others as well; "" means one
+	// of the server's own making.
 	NodeSecretFile      string
 	InternalCertificate Certificate
 	// InternalCAFile holds the certificates by which those of other nodes are checked; "" means those of the system.
@@ -473,11 +474,11 @@ func (c *checks) alerts(o *ServeOptions) {
 
 func (c *checks) nodes(o *ServeOptions) {
 	// The secret and the certificates are for headnodes and workers, and may be given to a server alone.
-	secret := ""
+	o.nodeSecrets = nil
 	if o.NodeSecretFile != "" {
 		raw, err := os.ReadFile(o.NodeSecretFile)
 		if err == nil {
-			if secret, err = parseSecret(raw); err != nil {
+			if o.nodeSecrets, err = parseSecrets(raw); err != nil {
 				err = fmt.Errorf("%s: %w", o.NodeSecretFile, err)
 			}
 		}
@@ -489,7 +490,7 @@ func (c *checks) nodes(o *ServeOptions) {
 	c.pool("internal-ca", o.InternalCAFile)
 
 	// The role.
-	o.cluster, o.nodeSecret = nil, secret
+	o.cluster = nil
 	switch o.Role {
 	case RoleAll, "":
 		o.Role = RoleAll
@@ -512,7 +513,10 @@ func (c *checks) nodes(o *ServeOptions) {
 	}
 	c.worker(o)
 	o.cluster.node = o.Node
-	o.cluster.upstream = &upstream{base: strings.TrimSuffix(o.Headnode, "/"), secret: secret}
+	o.cluster.upstream = &upstream{base: strings.TrimSuffix(o.Headnode, "/")}
+	if len(o.nodeSecrets) > 0 { // else it has been reported
+		o.cluster.upstream.secret = o.nodeSecrets[0]
+	}
 }
 
 func (c *checks) worker(o *ServeOptions) {

@@ -148,9 +148,10 @@ type Options struct {
 	Clock        clock.Clock
 	Logger       *slog.Logger
 
-	// cluster is nil where this is the only server; nodeSecret is "" where the server makes its own.
-	cluster    *cluster
-	nodeSecret string
+	// cluster is nil where this is the only server; nodeSecrets are empty where the server makes its own, and else the one that it shows and what it
+	// takes beside it.
+	cluster     *cluster
+	nodeSecrets []string
 	// mail is where alerts are mailed, if it has a host.
 	mail usage.MailOptions
 	// backupsByDefault is which backups are made while nobody has set anything; nil stands for none.
@@ -260,8 +261,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
 		return err
 	}
-	if o.nodeSecret != "" {
-		s.registry.Secrets.UseNodeSecret(o.nodeSecret)
+	if len(o.nodeSecrets) > 0 {
+		s.registry.Secrets.UseNodeSecret(o.nodeSecrets[0], o.nodeSecrets[1:]...)
 	}
 	if o.cluster != nil && o.cluster.upstream != nil {
 		s.registry.Replication.Follow(o.cluster.upstream)
