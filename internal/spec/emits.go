@@ -61,7 +61,7 @@ func (r reader) conditions(v value.Value, at diag.Pointer) {
 // id looks at the path that an id is taken from.
 func (r reader) id(v value.Value, at diag.Pointer) {
 	if jsonpath.IsPath(v.Str()) {
-		r.path(v.Str(), at, tick.AsValue)
+		r.path(v.Str(), at, tick.AsText)
 	}
 }
 

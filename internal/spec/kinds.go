@@ -174,6 +174,10 @@ func wanted(as tick.Reading) outline.Kinds {
 		return outline.String
 	case tick.AsArray:
 		return outline.Array
+	case tick.AsObject:
+		return outline.Object
+	case tick.AsTime:
+		return outline.Number | outline.String
 	case tick.AsValue, tick.AsPath, tick.AsPredicate, tick.AsOperations:
 	}
 	return outline.Any
@@ -275,6 +279,46 @@ func (r reader) elementsOf(p jsonpath.Path) held {
 	return of
 }
 
+// choices looks at a value in the spec, or at the elements of an array of them, that a path is compared with: whether it is one of those
+// that stand where the path leads. It reports whether one is not. Handlers go through older events as well, whose schema may have had others.
+func (r reader) choices(predicate string, operands value.Value, at diag.Pointer) (found bool) {
+	path, other, place := operands.Index(0), operands.Index(1), at.Index(1)
+	if jsonpath.IsPath(other.Str()) && predicate != "in" && predicate != "not_in" {
+		path, other, place = other, path, at.Index(0)
+	}
+	p, err := jsonpath.Parse(path.Str())
+	if err != nil || !jsonpath.IsPath(path.Str()) || r.of == nil {
+		return false
+	}
+	known := r.choicesAt(p)
+	if len(known) == 0 || !r.spend(len(known)) {
+		return false
+	}
+	look := func(v value.Value, at diag.Pointer) {
+		if v.Kind() == value.String && !jsonpath.IsPath(v.Str()) && r.pathMeant(v.Str()) == "" && !contained([]value.Value{v}, known) && r.left > 0 {
+			r.c.neverAmong(at, path.Str(), v.Str(), known)
+			found = true
+		}
+	}
+	if predicate != "in" && predicate != "not_in" {
+		look(other, place)
+		return found
+	}
+	for i, v := range other.Elems() {
+		look(v, place.Index(i))
+	}
+	return found
+}
+
+// choicesAt returns the values that can stand where a path into the data, or into an element, leads: those of its schema.
+func (r reader) choicesAt(p jsonpath.Path) []value.Value {
+	known, limited := r.schemaOf(p).Values()
+	if !limited {
+		return nil
+	}
+	return known
+}
+
 // comparison looks at a predicate that compares two values, and reports whether they are of kinds that are never comparable.
 func (r reader) comparison(v value.Value, at diag.Pointer) bool {
 	if v.Len() != 1 {
@@ -286,6 +330,11 @@ func (r reader) comparison(v value.Value, at diag.Pointer) bool {
 	case "gt", "gte", "lt", "lte":
 		ordered = true
 	case "equals", "eq", "not_equals":
+		if r.choices(m.Key, m.Value, at.Key(m.Key)) {
+			return true
+		}
+	case "in", "not_in":
+		return r.choices(m.Key, m.Value, at.Key(m.Key))
 	default:
 		return false
 	}

@@ -174,7 +174,7 @@ func (r reader) parts(parts []tick.Part) {
 			inner := r
 			inner.element = true
 			inner.operations(part.Value, part.At)
-		case tick.AsValue, tick.AsNumber, tick.AsText, tick.AsArray, tick.AsPath:
+		case tick.AsValue, tick.AsNumber, tick.AsText, tick.AsObject, tick.AsTime, tick.AsArray, tick.AsPath:
 			r.value(part.Value, part.At, part.Reading)
 		}
 	}
@@ -224,7 +224,7 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 			return
 		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 		}
-		if k, want := r.kinds(v, tick.HandlerForm), wanted(as); k&want == 0 && r.left > 0 {
+		if k, want := r.kindsOf(v), wanted(as); k&want == 0 && r.left > 0 {
 			r.c.operandOfKind(at, k, want)
 		}
 		if parts, ok := tick.OperatorParts(v, at); ok {
@@ -238,12 +238,21 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 	}
 }
 
+// kindsOf is kinds for a value that may be of any language: an object that templates have an old name for may be anything.
+func (r reader) kindsOf(v value.Value) outline.Kinds {
+	old, _ := tick.TemplateForm(v)
+	if form, _ := tick.HandlerForm(v); form == tick.Plain && old != tick.Plain {
+		return outline.Any
+	}
+	return r.kinds(v, tick.HandlerForm)
+}
+
 // choice looks at an $if. Each of its values is read as the whole is.
 func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
 	r.predicate(v.Get("$if"), at.Key("$if"))
 	for _, name := range []string{"then", "else"} {
 		of, at := v.Get(name), at.Key(name)
-		if k, want := r.kinds(of, tick.HandlerForm), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
+		if k, want := r.kindsOf(of), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
 			r.c.operandOfKind(at, k, want)
 			continue
 		}

@@ -34,14 +34,12 @@ func (l *looks) stateOf(aggregateType string) *written {
 // decisions looks at what decides whether an event is written. Tags and unique values see no state.
 func (r reader) decisions(event value.Value, at diag.Pointer) {
 	for _, m := range event.Get("reads").Members() {
-		if id := m.Value.Get("id"); jsonpath.IsPath(id.Str()) {
-			r.path(id.Str(), at.Key("reads").Key(m.Key).Key("id"), tick.AsValue)
-		}
+		r.id(m.Value.Get("id"), at.Key("reads").Key(m.Key).Key("id"))
 	}
 	for i, guard := range event.Get("requires").Elems() {
 		at := at.Key("requires").Index(i)
 		r.guard(guard.Get("that"), at.Key("that"))
-		r.value(guard.Get("message"), at.Key("message"), tick.AsValue)
+		r.value(guard.Get("message"), at.Key("message"), tick.AsText)
 	}
 	r.unused(at.Key("reads"))
 	r.state, r.reads = nil, nil

@@ -123,6 +123,22 @@ func known(k outline.Kinds) string {
 	return phrase(k)
 }
 
+// neverAmong: what a schema does not let through is never there.
+func (m *messages) neverAmong(at diag.Pointer, path, text string, known []value.Value) {
+	d := m.Warnf(at, "%s is never %s, by its schema", quote(path), quote(text))
+	var texts []string
+	for _, v := range known {
+		if v.Kind() == value.String {
+			texts = append(texts, v.Str())
+		}
+	}
+	if near := m.Nearest(text, texts); near != "" {
+		d.Hintf("did you mean %q?", near)
+		return
+	}
+	d.Hintf("write one of the values that the schema allows, or add this one to them")
+}
+
 func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
 	holds := "never"
 	if predicate == "not_equals" {

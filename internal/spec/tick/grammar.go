@@ -26,6 +26,12 @@ const (
 	AsOperations
 	// AsText: a value that has to be a text.
 	AsText
+	// AsObject: a value that has to be an object.
+	AsObject
+	// AsTime: a value that has to be a time: a number, or a text.
+	AsTime
+	// asObjects: an array of objects.
+	asObjects
 	// asNumbers: an array of numbers, or a value that is one; asValues: an array of values, or a value that is one.
 	asNumbers
 	asValues
@@ -74,9 +80,13 @@ func (o operandForm) parts(body value.Value, at diag.Pointer, out []Part) []Part
 	}
 	switch {
 	case v.IsMissing():
-	case o.reading == asPredicates:
+	case o.reading == asPredicates || o.reading == asObjects:
+		as := AsPredicate
+		if o.reading == asObjects {
+			as = AsObject
+		}
 		for i, e := range v.Elems() {
-			out = append(out, Part{Reading: AsPredicate, Value: e, At: at.Index(i), Bound: o.bound})
+			out = append(out, Part{Reading: as, Value: e, At: at.Index(i), Bound: o.bound})
 		}
 	case (o.reading == asNumbers || o.reading == asValues) && v.Kind() != value.Array:
 		out = append(out, Part{Reading: AsArray, Value: v, At: at, Bound: o.bound})
@@ -150,7 +160,7 @@ func operationNames() []string {
 
 // operationNamed returns the row of an operation. It reports false for a name that is none.
 func operationNamed(name string) (operationForm, bool) {
-	val, key := operandForm{key: "value"}, operandForm{key: "key"}
+	val, object, key := operandForm{key: "value"}, operandForm{key: "value", reading: AsObject}, operandForm{key: "key", reading: AsText}
 	match, by, alias := operandForm{key: "match", reading: asMatch, bound: true}, operandForm{key: "by", reading: AsNumber}, operandForm{key: "value", reading: AsNumber}
 	var f operationForm
 	switch name {
@@ -158,7 +168,7 @@ func operationNamed(name string) (operationForm, bool) {
 	case "set":
 		f = operationForm{makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
 	case "merge":
-		f = operationForm{on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
+		f = operationForm{on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{object}, compile: (*compiler).simple}
 	case "append":
 		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
 	case "append_unique":
@@ -175,12 +185,12 @@ func operationNamed(name string) (operationForm, bool) {
 	case "map":
 		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations, bound: true}}, compile: (*compiler).mapping}
 	case "update_where":
-		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", bound: true}}, compile: (*compiler).updateWhere}
+		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", reading: AsObject, bound: true}}, compile: (*compiler).updateWhere}
 	// What reaches a member by a name that is computed.
 	case "set_at":
 		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
 	case "merge_at":
-		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
+		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, object}, compile: (*compiler).dynamic}
 	case "remove_at":
 		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: (*compiler).dynamic}
 	case "increment_at", "decrement_at":
@@ -350,6 +360,9 @@ func visit(v value.Value, at diag.Pointer, yield func(*Operation) bool) bool {
 		o.TargetAt = o.At.Key("target")
 	}
 	switch find := o.body.Get("find"); {
+	case o.Name == "append_unique" && !o.body.Get("uniqueField").IsMissing():
+		o.operands = []operandForm{{key: "value", reading: AsObject}} // which has the field
+		fallthrough
 	case o.On == value.Array:
 		o.Over, o.As = o.body.Get("target").Str(), o.body.Get("as").Str()
 	case o.Name == "let":

@@ -126,7 +126,7 @@ func samePaths(t *testing.T, name, src string) {
 				parts(PredicateParts(p.Value, p.At))
 			case AsOperations:
 				operations(p.Value, p.At)
-			case AsValue, AsNumber, AsText, AsArray, AsPath, asNumbers, asValues, asMatch, asPredicates:
+			case AsValue, AsNumber, AsText, AsObject, AsTime, AsArray, AsPath, asNumbers, asValues, asObjects, asMatch, asPredicates:
 				paths(p.Value, &got)
 			}
 		}

@@ -74,8 +74,8 @@ func operators() []operator {
 	return []operator{
 		{"$", everywhere, Followed, true, own("$", AsValue), (*compiler).pathForm},
 		{"$literal", everywhere, Literal, true, nil, (*compiler).literalForm},
-		{"$merge", everywhere, Merged, true, own("$merge", AsValue), (*compiler).mergeForm},
-		{"merge", templates, Merged, true, own("merge", AsValue), (*compiler).mergeForm},
+		{"$merge", everywhere, Merged, true, own("$merge", asObjects), (*compiler).mergeForm},
+		{"merge", templates, Merged, true, own("merge", asObjects), (*compiler).mergeForm},
 		{"$coalesce", everywhere, Computed, true, own("$coalesce", AsValue), (*compiler).coalesceForm},
 		{"coalesce", templates, Computed, true, own("coalesce", AsValue), (*compiler).coalesceForm},
 		{
@@ -108,8 +108,12 @@ func operators() []operator {
 		},
 		// Times.
 		{"$now", everywhere, Scalar, false, nil, (*compiler).nowForm},
-		{"$add_duration", everywhere, Scalar, false, own("$add_duration", AsValue), (*compiler).durationForm},
-		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsValue), (*compiler).truncateForm},
+		{
+			"$add_duration", everywhere, Scalar, false,
+			[]operandForm{{within: "$add_duration", place: 0, reading: AsTime}, {within: "$add_duration", place: 1, reading: AsText}},
+			(*compiler).durationForm,
+		},
+		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsTime), (*compiler).truncateForm},
 		// Arrays, where projections put something together.
 		{"$map", selections, Computed, false, nil, (*compiler).mapForm},
 		{"$lookup", selections, Computed, false, nil, (*compiler).lookupForm},
