@@ -130,3 +130,9 @@ func (a *API) SetPageWork(units int64) { a.pageWork = units }
 
 // Turns are those that heavy requests take.
 func (a *API) Turns() *work.Pool { return a.room.turns }
+
+// HoldTurns takes all turns on processors that an environment may have, and returns what gives them back.
+func (a *API) HoldTurns(tenant string) (give func()) {
+	n, _ := a.room.turns.TryTake(tenant, 1<<30)
+	return func() { a.room.turns.Give(tenant, n) }
+}

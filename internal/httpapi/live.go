@@ -2,36 +2,41 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"j17"
-	"j17/internal/clock"
 	"j17/internal/engine"
 	"j17/internal/place"
 	"j17/internal/projection"
 	"j17/internal/tail"
-	"j17/internal/value"
 	"j17/internal/wire"
+	"j17/internal/work"
 )
-
-// livePace is how long a live view waits after it was sent something: what changes meanwhile is sent as what it has come to.
-const livePace = 50 * time.Millisecond
 
 // liveView is what a client sees as it changes.
 type liveView interface {
-	// look returns what is to be sent now that something has changed, nothing where the client sees no difference, and whether there is
-	// more of it. A view looks first with nothing changed, and then sees everything for the first time.
-	look(ctx context.Context, changed tail.Changes) (events []liveEvent, more bool, err error)
-	// madeOf returns the aggregates that the view is made of, and the types of which any may come to be one of them, as of the latest look.
-	madeOf() (keys []j17.Key, types []string)
-	// position is that of the latest look.
-	position() j17.StreamID
+	// read reads what there is to see at this moment, for this stream and all others that ask the same.
+	read(ctx context.Context) (*liveState, error)
+	// show makes what was read what the client sees, and returns what is to be sent of it: nothing where the client sees no difference, and everything the
+	// first time.
+	show(state *liveState) ([]liveEvent, error)
+}
+
+// liveState is what a view shows as of a position. It is not changed.
+type liveState struct {
+	at j17.StreamID
+	// keys are the aggregates that it is made of, types those of which any may come to be one of them.
+	keys  []j17.Key
+	types []string
+	// list are the rows of a list; events what a value is sent as, tag its entity tag, and failed why there is none.
+	list   *liveList
+	events []liveEvent
+	tag    string
+	failed error
 }
 
 // liveEvent is one that is sent: its name, and its data in parts.
@@ -69,10 +74,18 @@ func (c *call) follow(w http.ResponseWriter, v liveView) error {
 		return engine.StorageError(err)
 	}
 	defer l.watch.Close()
+	of, q := s.all.passes.asks(c)
+	defer s.all.passes.leave(of, q)
+	l.question = q
 
 	// So is what is wrong with what is there at first.
-	l.follow()
-	events, more, err := l.look(ctx, tail.Changes{})
+	l.have = l.watch.Told()
+	state, cost, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	q.learn(cost)
+	events, err := l.show(state)
 	if err != nil {
 		return err
 	}
@@ -81,7 +94,7 @@ func (c *call) follow(w http.ResponseWriter, v liveView) error {
 		return nil
 	}
 	s.pending, l.begun = true, true // the headers go out at once
-	l.run(ctx, events, more)
+	l.run(ctx, events)
 	return nil
 }
 
@@ -90,81 +103,89 @@ type living struct {
 	*stream
 	view  liveView
 	watch *tail.Watch
-	keys  []j17.Key
-	types []string
-	// sent is when something was sent last. begun tells that the answer has begun.
-	sent  time.Time
+	// question is what it has in common with other streams, reserved what is charged for the pass that it is about to make.
+	question *question
+	reserved int64
+	// keys and types are what the watch follows, at the position of what is shown, seen how far was looked.
+	keys     []j17.Key
+	types    []string
+	at, seen j17.StreamID
+	// have is what had been told when that was read which is shown, need what has been told since.
+	have, need uint64
+	// begun tells that the answer has begun.
 	begun bool
 }
 
-// look lets the view look, in one of the places that there are for streams that read the store. It keeps the place until there is memory for
-// what it has found, so that what waits for memory is bounded too. A view that gets none ends: it takes for sent what it has found.
-func (l *living) look(ctx context.Context, changed tail.Changes) ([]liveEvent, bool, error) {
-	c := l.call
-	defer c.slot.Renew()
-	got, err := c.api.room.looks.Take(ctx, string(c.tenant), 1)
+// show makes what was read what the client sees, and returns what is to be sent. A view that gets no memory for that ends: it takes for sent what it
+// has found.
+func (l *living) show(state *liveState) ([]liveEvent, error) {
+	events, err := l.view.show(state)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	defer c.api.room.looks.Give(string(c.tenant), got)
-	events, more, err := l.view.look(ctx, changed)
+	if state.failed == nil || len(state.keys) > 0 { // else it is not known what it is made of now
+		l.at, l.seen = state.at, maxPosition(l.seen, state.at)
+		l.follow(state)
+	}
 	size := 0
 	for i := range events {
 		size += events[i].size()
 	}
-	if err != nil || size <= pieceBytes {
-		return events, more, err
+	l.pace.charge(l.now(), lookUnits+int64(size)/work.BytesPerUnit)
+	if size <= pieceBytes {
+		return events, nil
 	}
-	if err := c.take(c.api.room.streams, int64(size), "such a view"); err != nil {
+	if err := l.call.take(l.call.api.room.streams, int64(size), "such a view"); err != nil {
 		if l.begun {
 			l.end()
 		}
-		return nil, false, err
+		return nil, err
 	}
 	l.hold(true)
-	return events, more, nil
+	return events, nil
 }
 
-// follow makes the watch follow what the view is made of. It reports true where that may have changed since the view has looked.
-func (l *living) follow() bool {
-	keys, types := l.view.madeOf()
-	if slices.Equal(keys, l.keys) && slices.Equal(types, l.types) {
-		return false
+// follow makes the watch follow what the view is made of. Where something of that may have changed since it was read, it is to be read again.
+func (l *living) follow(state *liveState) {
+	if slices.Equal(state.keys, l.keys) && slices.Equal(state.types, l.types) {
+		return
 	}
-	l.keys, l.types = keys, types
-	return l.watch.Follow(keys, types).Compare(l.view.position()) > 0
+	l.keys, l.types = state.keys, state.types
+	if l.watch.Follow(l.keys, l.types).Compare(state.at) > 0 {
+		l.need = max(l.need, l.watch.Told(), l.have+1)
+	}
 }
 
 // run sends what there is and then what changes.
-func (l *living) run(ctx context.Context, events []liveEvent, more bool) {
-	for changed := (tail.Changes{}); ; {
-		if !l.send(events) {
+func (l *living) run(ctx context.Context, events []liveEvent) {
+	for l.send(events) {
+		if l.need <= l.have && !l.await(ctx) {
 			return
 		}
-		if !more && !l.follow() {
-			var ok bool
-			if changed, ok = l.await(ctx); !ok {
+		r, alive := l.next(ctx)
+		if !alive {
+			return
+		}
+		err := r.err
+		events = nil
+		if err == nil {
+			l.have = r.turn
+			events, err = l.show(r.state)
+		}
+		switch {
+		case err == nil:
+		case StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable:
+			l.fail(ctx, err)
+			return
+		default: // it was not its turn
+			l.need = max(l.need, l.have+1)
+			again, over := context.WithTimeout(ctx, time.Second)
+			alive = l.sleep(ctx, again.Done())
+			over()
+			if !alive {
 				return
 			}
 		}
-		var err error
-		events, more, err = l.look(ctx, changed)
-		for err != nil {
-			if StatusOf(j17.CodeOf(err)) != http.StatusServiceUnavailable {
-				l.fail(ctx, err)
-				return
-			}
-
-			// It was not its turn: everything may have changed until it is.
-			if l.pause(ctx, l.now().Add(time.Second)) != nil || l.ended() {
-				return
-			}
-			if l.due(l.now()) && l.beat(l.told) != nil {
-				return
-			}
-			events, more, err = l.look(ctx, tail.Changes{All: true})
-		}
-		changed = tail.Changes{}
 	}
 }
 
@@ -177,11 +198,9 @@ func (l *living) send(events []liveEvent) bool {
 		l.call.release()
 		l.hold(false)
 	}()
-	at := l.view.position()
 	for i := range events {
-		l.event(&events[i], at)
+		l.event(&events[i], l.at)
 	}
-	l.sent = l.now()
 	l.all.sent.Add(uint64(len(events)))
 	return l.flush() == nil && !l.ended()
 }
@@ -211,40 +230,27 @@ func (s *stream) event(ev *liveEvent, at j17.StreamID) {
 	s.frame = nil
 }
 
-// await waits until something has changed that the view is made of, at its pace, and keeps the client posted that the stream lives. It
-// reports false at the end of the stream.
-func (l *living) await(ctx context.Context) (tail.Changes, bool) {
+// await waits until something has changed that the view is made of, and keeps the client posted that the stream lives. It reports false at the end of the
+// stream.
+func (l *living) await(ctx context.Context) bool {
 	if l.pending && l.flush() != nil {
-		return tail.Changes{}, false
+		return false
 	}
-	seen := l.view.position()
-	for {
-		select {
-		case <-l.watch.Ready():
-			// What has come with it, and what comes until the view is to be sent again.
-			if l.pause(ctx, l.sent.Add(livePace)) != nil {
-				return tail.Changes{}, false
-			}
-			changed, err := l.watch.Take()
-			if err != nil {
-				return changed, false
-			}
-			if seen = changed.At; changed.All || len(changed.Keys) > 0 {
-				return changed, true
-			}
-		case <-ctx.Done():
-			return tail.Changes{}, false
-		case <-l.pulse:
+	for l.need <= l.have {
+		if !l.sleep(ctx, l.watch.Ready()) {
+			return false
 		}
-		if l.ended() {
-			return tail.Changes{}, false
+		changed, err := l.watch.Take()
+		if err != nil {
+			return false
 		}
-		if l.due(l.now()) {
-			if l.beat(maxPosition(seen, l.told)) != nil {
-				return tail.Changes{}, false
-			}
+		if changed.All || len(changed.Keys) > 0 {
+			l.need = changed.Told
+		} else {
+			l.seen = changed.At
 		}
 	}
+	return true
 }
 
 // beat shows the client that the stream lives, and how far it has come.
@@ -265,20 +271,12 @@ func maxPosition(a, b j17.StreamID) j17.StreamID {
 	return a
 }
 
-// pause waits until a time that is near.
-func (*living) pause(ctx context.Context, until time.Time) error {
-	return clock.System{}.Wait(ctx, until)
-}
-
 // liveProjection is what a projection yields.
 type liveProjection struct {
 	call *call
 	ask  projection.Ask
 	// tag is that of the data that was sent, with what made it impossible to compute.
 	tag    string
-	at     j17.StreamID
-	keys   []j17.Key
-	types  []string
 	looked bool
 }
 
@@ -289,38 +287,39 @@ func (c *call) projectionStream(w http.ResponseWriter) error {
 	return c.follow(w, &liveProjection{call: c, ask: ask})
 }
 
-func (l *liveProjection) madeOf() ([]j17.Key, []string) { return l.keys, l.types }
-func (l *liveProjection) position() j17.StreamID        { return l.at }
-
-func (l *liveProjection) look(ctx context.Context, _ tail.Changes) ([]liveEvent, bool, error) {
+func (l *liveProjection) read(ctx context.Context) (*liveState, error) {
 	v, err := l.call.api.Projections.Read(ctx, l.call.tenant, &l.ask)
+	state := &liveState{}
 	if v != nil && v.Value != nil {
-		l.at, l.keys, l.types = v.Position, v.Sources, setTypes(v.Value)
+		state.at, state.keys, state.types = v.Position, v.Sources, setTypes(v.Value)
 	}
+	if err == nil {
+		state.tag = v.Tag
+		state.events = []liveEvent{{"value", [][]byte{[]byte(`{"data":`), v.Data, appendMetadata(nil, v)}}}
+		return state, nil
+	}
+
+	// What cannot be computed is shown.
 	failed, ok := errors.AsType[*j17.Error](err)
-	switch {
-	case err == nil:
-	case !l.looked, !ok, !projection.Lasting(err):
-		return nil, false, err
+	if !ok || !projection.Lasting(err) {
+		return nil, err
+	}
+	state.failed, state.tag = err, string(failed.Code)+failed.Message
+	raw, err := marshal(wire.RowError{Code: failed.Code, Error: l.call.api.Registry.Faults.Redact(failed.Message)})
+	state.events = []liveEvent{{"value", [][]byte{[]byte(`{"error":`), raw, []byte(`}`)}}}
+	return state, err
+}
+
+func (l *liveProjection) show(state *liveState) ([]liveEvent, error) {
+	if state.failed != nil && !l.looked {
+		return nil, state.failed
 	}
 	l.looked = true
-
-	// What was sent already is not sent again.
-	var tag string
-	if err == nil {
-		tag = v.Tag
-	} else {
-		tag = string(failed.Code) + failed.Message
+	if state.tag == l.tag {
+		return nil, nil // what was sent already is not sent again
 	}
-	if tag == l.tag {
-		return nil, false, nil
-	}
-	l.tag = tag
-	if err == nil {
-		return []liveEvent{{"value", [][]byte{[]byte(`{"data":`), v.Data, appendMetadata(nil, v)}}}, false, nil
-	}
-	raw, err := marshal(wire.RowError{Code: failed.Code, Error: l.call.api.Registry.Faults.Redact(failed.Message)})
-	return []liveEvent{{"value", [][]byte{[]byte(`{"error":`), raw, []byte(`}`)}}}, false, err
+	l.tag = state.tag
+	return state.events, nil
 }
 
 const (
@@ -330,93 +329,43 @@ const (
 	longerLooks = 4
 )
 
-// liveList is all rows of a live list as of a position.
-type liveList struct {
-	ids []string
-	// geos are the places that rows of one aggregate are told apart by, "" where nothing tells.
-	geos  []string
-	rows  [][]byte
-	types []string
-	at    j17.StreamID
-	// whole tells that there are no more rows, early that there may be, since too much would have to be looked at for them.
-	whole, early bool
-}
-
-func (l *liveList) add(id, geo string, row []byte) {
-	l.ids, l.geos, l.rows = append(l.ids, id), append(l.geos, geo), append(l.rows, row)
-}
-
-// liveRows are rows that come, change and go. Of those that the client has, it keeps ids and digests.
+// liveRows are rows that come, change and go.
 type liveRows struct {
-	read func(ctx context.Context) (*liveList, error)
+	of func(ctx context.Context) (*liveState, error)
 	// less says how to ask for fewer of them.
-	less   string
-	sent   []liveRow
-	at     j17.StreamID
-	types  []string
-	looked bool
+	less string
+	// compared counts the rows that were compared with those of before.
+	compared *atomic.Uint64
+	// sent are those that the client has, nil at first.
+	sent *rowSet
 }
 
-// liveRow is what is kept of a row: enough to see that it has changed.
-type liveRow struct {
-	id, geo string
-	digest  [12]byte
-}
-
-func (l *liveRows) madeOf() ([]j17.Key, []string) { return nil, l.types }
-func (l *liveRows) position() j17.StreamID        { return l.at }
-
-func (l *liveRows) look(ctx context.Context, _ tail.Changes) (events []liveEvent, _ bool, err error) {
-	list, err := l.read(ctx)
-	switch {
-	case err != nil:
-		return nil, false, err
+func (l *liveRows) read(ctx context.Context) (*liveState, error) {
+	state, err := l.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch list := state.list; {
 	case list.early:
-		return nil, false, j17.Errorf(j17.CodeProjectionLimit, "Too many places would have to be compared to follow what is asked for: ask for a smaller radius or area.")
+		return nil, j17.Errorf(j17.CodeProjectionLimit, "Too many places would have to be compared to follow what is asked for: ask for a smaller radius or area.")
 	case !list.whole:
 		e := j17.Errorf(j17.CodeProjectionLimit, "The list has more rows than can be followed, %d of 8 MiB together. %s", maxLiveRows, l.less)
 		e.Details = map[string]int{"limit": maxLiveRows}
-		return nil, false, e
+		return nil, e
 	}
-	l.at, l.types = list.at, list.types
+	return state, nil
+}
 
-	// What has gone, and what has come or changed. Whoever has several places has a row of each: when one of these is not there any more, all go,
-	// and those that are there come again.
-	there, had, now := make([]liveRow, len(list.ids)), map[string][]liveRow{}, map[string][]liveRow{}
-	for _, row := range l.sent {
-		had[row.id] = append(had[row.id], row)
+func (l *liveRows) show(state *liveState) ([]liveEvent, error) {
+	events, err := state.list.eventsSince(l.sent, l.compared)
+	if err != nil {
+		return nil, err
 	}
-	for i, id := range list.ids {
-		sum := sha256.Sum256(list.rows[i])
-		there[i] = liveRow{strings.Clone(id), list.geos[i], [12]byte(sum[:12])}
-		now[id] = append(now[id], there[i])
+	if l.sent == nil {
+		events = append(slices.Clip(events), liveEvent{"ready", [][]byte{[]byte("{}")}})
 	}
-	gone := map[string]bool{}
-	for id, before := range had {
-		after := now[id]
-		changes := len(before) == 1 && len(after) == 1 // where nothing tells rows apart, this is the same one
-		gone[id] = len(before) > len(after) || slices.ContainsFunc(before, func(was liveRow) bool {
-			return !slices.ContainsFunc(after, func(is liveRow) bool { return was == is || was.geo == is.geo && (is.geo != "" || changes) })
-		})
-	}
-	for _, id := range slices.Sorted(maps.Keys(had)) {
-		if gone[id] {
-			events = append(events, liveEvent{"gone", [][]byte{append(value.AppendString([]byte(`{"id":`), id), '}')}})
-		}
-	}
-	var rows []liveEvent
-	for i, id := range list.ids {
-		if gone[id] || !slices.Contains(had[id], there[i]) {
-			rows = append(rows, liveEvent{"row", [][]byte{list.rows[i]}})
-		}
-	}
-	events = append(events, rows...)
-	l.sent = there
-	if !l.looked {
-		l.looked = true
-		events = append(events, liveEvent{"ready", [][]byte{[]byte("{}")}})
-	}
-	return events, false, nil
+	l.sent = &state.list.rowSet
+	return events, nil
 }
 
 // placesStream answers with what a question about places finds, as it comes, changes and goes.
@@ -428,21 +377,21 @@ func placesStream(read func(*call, *place.Ask) error) handler {
 		}
 		_, said := c.query["data"]
 		a.Bare = said && !c.isSet("data")
-		return c.follow(w, &liveRows{less: "Ask for a smaller radius or area.", read: func(ctx context.Context) (*liveList, error) {
+		return c.follow(w, c.liveRows("Ask for a smaller radius or area.", func(ctx context.Context) (*liveState, error) {
 			page, err := c.api.Places.Page(ctx, c.tenant, a)
 			if err != nil {
 				return nil, err
 			}
-			l := &liveList{whole: page.Next == "", early: page.Early, at: page.Position, types: []string{a.Type}}
+			raws := make([][]byte, len(page.Rows))
+			l := &liveList{whole: page.Next == "", early: page.Early, data: func(n int) ([][]byte, error) { return [][]byte{raws[n]}, nil }}
 			for i := range page.Rows {
-				raw, err := c.appendPlace(nil, a, &page.Rows[i])
-				if err != nil {
+				if raws[i], err = c.appendPlace(nil, a, &page.Rows[i]); err != nil {
 					return nil, err
 				}
-				l.add(page.Rows[i].ID, page.Rows[i].Geo, raw)
+				l.add(page.Rows[i].ID, page.Rows[i].Geo, raws[i])
 			}
-			return l, nil
-		}})
+			return &liveState{at: page.Position, types: []string{a.Type}, list: l}, nil
+		}))
 	}
 }
 

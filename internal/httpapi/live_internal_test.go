@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"j17"
-	"j17/internal/tail"
 )
 
 // TestLiveRowsSayWhatIsTooMuch: a list that has too many rows is told from one for which too much would have to be looked at.
@@ -17,8 +16,8 @@ func TestLiveRowsSayWhatIsTooMuch(t *testing.T) {
 		"The list has more rows than can be followed, 1000 of 8 MiB together. Less.":                               {},
 		"Too many places would have to be compared to follow what is asked for: ask for a smaller radius or area.": {early: true},
 	} {
-		rows := &liveRows{less: "Less.", read: func(context.Context) (*liveList, error) { return list, nil }}
-		_, _, err := rows.look(t.Context(), tail.Changes{})
+		rows := &liveRows{less: "Less.", of: func(context.Context) (*liveState, error) { return &liveState{list: list}, nil }}
+		_, err := rows.read(t.Context())
 		switch {
 		case want == "":
 			if err != nil {

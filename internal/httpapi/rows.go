@@ -151,6 +151,12 @@ func sizeOf(list *projection.List) int {
 
 // appendRow appends a row as answers have it, with its distance where the list is one around a point.
 func (c *call) appendRow(b []byte, row *projection.Row, near bool) ([]byte, error) {
+	b, err := c.appendRowHead(b, row, near)
+	return append(append(b, row.Data...), '}'), err
+}
+
+// appendRowHead appends what stands before the data of a row; of one that has none, all but the end.
+func (c *call) appendRowHead(b []byte, row *projection.Row, near bool) ([]byte, error) {
 	b = value.AppendString(append(b, `{"id":`...), row.ID)
 	b = appendNames(b, row.Names)
 	if near {
@@ -160,10 +166,10 @@ func (c *call) appendRow(b []byte, row *projection.Row, near bool) ([]byte, erro
 		}
 	}
 	if row.Err == nil {
-		return append(append(append(b, `,"data":`...), row.Data...), '}'), nil
+		return append(b, `,"data":`...), nil
 	}
 	raw, err := c.rowError(row.Err)
-	return append(append(append(b, `,"error":`...), raw...), '}'), err
+	return append(append(b, `,"error":`...), raw...), err
 }
 
 // rowError is what stands in a row in place of what cannot be computed.
@@ -198,21 +204,29 @@ func (c *call) rowsStream(w http.ResponseWriter) error {
 	if ask.Near != nil {
 		less = "Ask for a smaller radius, or narrow it with filters."
 	}
-	return c.follow(w, &liveRows{less: less, read: func(ctx context.Context) (*liveList, error) {
+	near := ask.Near != nil
+	return c.follow(w, c.liveRows(less, func(ctx context.Context) (*liveState, error) {
 		list, err := c.api.Projections.List(ctx, c.tenant, ask)
 		if err != nil {
 			return nil, err
 		}
-		l := &liveList{whole: list.Next == "", early: list.Early, at: list.Position, types: list.Types}
+		l := &liveList{whole: list.Next == "", early: list.Early, data: func(n int) ([][]byte, error) { return c.rowParts(&list.Rows[n], near) }}
+		var mark []byte
 		for i := range list.Rows {
-			raw, err := c.appendRow(nil, &list.Rows[i], ask.Near != nil)
-			if err != nil {
+			row := &list.Rows[i]
+			if mark, err = c.appendRowHead(mark[:0], row, near); err != nil {
 				return nil, err
 			}
-			l.add(list.Rows[i].ID, list.Rows[i].Geo, raw)
+			l.add(row.ID, row.Geo, append(mark, row.Tag...))
 		}
-		return l, nil
-	}})
+		return &liveState{at: list.Position, types: list.Types, list: l}, nil
+	}))
+}
+
+// rowParts is a row as answers have it, in parts.
+func (c *call) rowParts(row *projection.Row, near bool) ([][]byte, error) {
+	head, err := c.appendRowHead(nil, row, near)
+	return [][]byte{head, row.Data, []byte("}")}, err
 }
 
 // orParameter adds to the refusal of a filter that it may have been meant for a parameter of lists, which has another name here.

@@ -55,13 +55,21 @@ type streams struct {
 	taken func(net.Conn) (uint64, bool)
 	// ends are the places of streams whose clients are hung up on.
 	ends *work.Pool
+	// passes are those of live views.
+	passes livePasses
 
 	mu            sync.Mutex
 	running       map[*stream]struct{}
-	byKey         map[string]int
+	byKey         map[string]*keyStreams
 	byEnvironment map[j17.Tenant]int
 	// unwatch ends the goroutine; nil while there is none.
 	unwatch context.CancelFunc
+}
+
+// keyStreams are how many streams an API key has open, and the pace of its live views.
+type keyStreams struct {
+	open int
+	pace pace
 }
 
 // stream is one of them.
@@ -71,6 +79,8 @@ type stream struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
 	heartbeat time.Duration // 0 for none
+	// pace is that of the live views of its key.
+	pace *pace
 	// pulse receives when the stream should look after itself.
 	pulse chan struct{}
 	// frame is where events are put together; pending tells that there is something to flush.
@@ -100,8 +110,8 @@ type stream struct {
 
 func newStreams(a *API) *streams {
 	return &streams{
-		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2),
-		running: map[*stream]struct{}{}, byKey: map[string]int{}, byEnvironment: map[j17.Tenant]int{},
+		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2), passes: livePasses{all: map[string]*question{}},
+		running: map[*stream]struct{}{}, byKey: map[string]*keyStreams{}, byEnvironment: map[j17.Tenant]int{},
 	}
 }
 
@@ -132,8 +142,12 @@ func (all *streams) add(s *stream) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	perKey, most := all.api.StreamsPerKey, all.api.Streams
+	of := all.byKey[c.principal.ID]
+	if of == nil {
+		of = &keyStreams{}
+	}
 	switch inEnvironment := most - most/reservedShare; {
-	case all.byKey[c.principal.ID] >= perKey:
+	case of.open >= perKey:
 		return tooManyStreams(perKey, scopeKey, "an API key")
 	case len(all.running) >= most:
 		return tooManyStreams(most, "server", "the server")
@@ -141,7 +155,8 @@ func (all *streams) add(s *stream) error {
 		return tooManyStreams(inEnvironment, "environment", "an environment")
 	}
 	all.running[s] = struct{}{}
-	all.byKey[c.principal.ID]++
+	of.open++
+	all.byKey[c.principal.ID], s.pace = of, &of.pace
 	all.byEnvironment[c.tenant]++
 	if all.unwatch == nil {
 		watching, stop := context.WithCancel(context.WithoutCancel(c.request.Context()))
@@ -159,7 +174,9 @@ func (s *stream) close() {
 	all, c := s.all, s.call
 	all.mu.Lock()
 	delete(all.running, s)
-	if all.byKey[c.principal.ID]--; all.byKey[c.principal.ID] == 0 {
+	if of := all.byKey[c.principal.ID]; of.open > 1 {
+		of.open--
+	} else {
 		delete(all.byKey, c.principal.ID)
 	}
 	if all.byEnvironment[c.tenant]--; all.byEnvironment[c.tenant] == 0 {
@@ -234,6 +251,7 @@ func (all *streams) watch(ctx context.Context) {
 	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
 		open = all.list(open, ctx.Done())
 		now, woken := clk.Now(), 0
+		all.passes.forget(now.Add(-pulseInterval))
 		for _, s := range open {
 			err := panics.Caught(func() error {
 				if s.look(now) {

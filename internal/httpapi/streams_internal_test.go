@@ -28,7 +28,7 @@ func manyStreams(t *testing.T, n int, conn func() net.Conn) (*streams, []*stream
 			pulse: make(chan struct{}, 1), failure: os.ErrDeadlineExceeded,
 		}
 		all.running[s] = struct{}{}
-		all.byKey[""]++
+		all.byKey[""] = &keyStreams{open: n}
 		all.byEnvironment[""]++
 		open = append(open, s)
 	}

@@ -47,8 +47,9 @@ type Row struct {
 	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place.
 	Distance float64
 	Geo      string
-	// Data is the row's value as JSON. Where it could not be computed, Err says why.
+	// Data is the row's value as JSON, and Tag its entity tag. Where it could not be computed, Err says why.
 	Data []byte
+	Tag  string
 	Err  error
 }
 
@@ -277,7 +278,7 @@ func (g *page) add(ctx context.Context, l *List, some []found, after *string) (f
 		if len(l.Rows) > 0 && (g.bytes > maxListBytes || g.sources > maxListSources) {
 			return true, nil
 		}
-		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err})
+		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Tag: v.Tag, Err: v.Err})
 		*after = some[i].place
 	}
 	return len(values) < len(some), nil

@@ -124,7 +124,7 @@ func (g *page) addNear(ctx context.Context, l *List, p *plan, steps [][]value.St
 			l.Next = cursorTo(g.list, behind)
 			return true, nil
 		}
-		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Err: v.Err, Distance: batch[i].Distance, Geo: batch[i].Geo})
+		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Tag: v.Tag, Err: v.Err, Distance: batch[i].Distance, Geo: batch[i].Geo})
 	}
 	if full = len(values) < len(batch); full {
 		l.Next, l.Early = cursorTo(g.list, textOfMark(batch[len(values)-1].Mark)), true

@@ -86,8 +86,12 @@ func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, err
 
 // shared returns the value that is kept if it is good, or computes it, or waits for somebody who does.
 func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
+	b := work.New(ctx, maxWork)
 	for {
 		v := s.kept.get(of)
+		if !b.Spend(v.checking()) {
+			return nil, b.Err()
+		}
 		switch good, err := s.current(ctx, r, d, v); {
 		case err != nil:
 			return nil, err
@@ -160,6 +164,20 @@ func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Val
 	return good, err
 }
 
+// What it costs to find out whether a value is good, in units of work: by itself and for each of its sources.
+const (
+	checkCost  = 20
+	sourceCost = 20
+)
+
+// checking is what it costs to find out whether a value that was kept is good, and to show it. A nil one costs nothing.
+func (v *Value) checking() int {
+	if v == nil {
+		return 0
+	}
+	return checkCost + sourceCost*len(v.Sources) + len(v.Data)/work.BytesPerUnit
+}
+
 // compute computes a value.
 func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
 	e := s.evaluation(r, d, work.New(ctx, maxWork))
@@ -186,6 +204,9 @@ func (s *Service) rows(ctx context.Context, b *work.Budget, r *reading, d *defin
 	var missing []int
 	var others []string
 	for i, id := range ids {
+		if !b.Spend(values[i].checking()) {
+			return nil, b.Err()
+		}
 		good, err := s.current(ctx, r, d, values[i])
 		if err != nil {
 			return nil, err

@@ -52,6 +52,8 @@ type hub struct {
 	byKey   map[j17.Key][]*Watch
 	byType  map[string][]*Watch
 	stirred []*Watch
+	// told is the number of what they were told last.
+	told uint64
 }
 
 // entry is an event that is kept for readers. Once waiting is 0 the bytes are gone.

@@ -32,6 +32,8 @@ type Changes struct {
 	All  bool
 	// At is the position up to which this is everything.
 	At j17.StreamID
+	// Told counts what watches have been told of: who looks when Watch.Told has come as far sees all of this.
+	Told uint64
 }
 
 // Watch returns a watch that follows nothing yet. It must be closed.
@@ -108,12 +110,19 @@ func (w *Watch) Take() (Changes, error) {
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := Changes{All: w.lost, At: h.at}
+	c := Changes{All: w.lost, At: h.at, Told: h.told}
 	for key := range w.changed {
 		c.Keys = append(c.Keys, key)
 	}
 	w.changed, w.lost = nil, false
 	return c, h.err
+}
+
+// Told returns what Changes.Told would be.
+func (w *Watch) Told() uint64 {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.hub.told
 }
 
 // Stir tells all watches of an environment that anything may have changed: what is made of its aggregates is made in another way now.
@@ -124,6 +133,7 @@ func (t *Tail) Stir(tenant j17.Tenant) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.told = h.tail.told.Add(1)
 	for w := range h.watches {
 		w.changed, w.lost = nil, true
 		w.signal()
@@ -153,6 +163,7 @@ func (t *Tail) hub(tenant j17.Tenant) *hub {
 
 // note tells the watches of an aggregate that it has changed. h.mu is held.
 func (h *hub) note(key j17.Key) {
+	h.told = h.tail.told.Add(1)
 	for _, of := range [][]*Watch{h.byKey[key], h.byType[key.Type]} {
 		for _, w := range of {
 			w.add(key)

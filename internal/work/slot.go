@@ -33,8 +33,9 @@ type Slot struct {
 	mu    sync.Mutex
 	held  bool
 	ended bool
-	// done is how many units were done for the request, worked how many of them in the turn.
+	// done is how many units were done for the request, worked how many of them in the turn. heavy tells that it is heavy from the first one on.
 	done, worked int64
+	heavy        bool
 	// coming is the turn that one goroutine of the request waits for, nil for none.
 	coming *coming
 }
@@ -152,7 +153,7 @@ func (s *Slot) light(n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done += n
-	return s.done < HeavyAfter
+	return s.done < HeavyAfter && !s.heavy
 }
 
 // giveWay hands the turn to those who wait and takes the next one behind them. Where it waits for that in vain it goes on all the same, as
@@ -180,10 +181,24 @@ func (s *Slot) Give() {
 
 // Renew is Give for a request that lasts, and does a little now and then: what it does from now on is counted anew.
 func (s *Slot) Renew() {
+	s.renew(false)
+}
+
+// Rouse is Renew for what a request does that lasts since others have done something: it works in turns from its first unit on.
+func (s *Slot) Rouse() { s.renew(true) }
+
+func (s *Slot) renew(heavy bool) {
 	s.Give()
 	s.mu.Lock()
-	s.done = 0
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.done, s.heavy = 0, heavy
+}
+
+// Spent returns how many units the slot knows of since it was renewed.
+func (s *Slot) Spent() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
 }
 
 // End gives the turn back for good: work that goes on for others takes none in the name of this request.
