@@ -261,7 +261,7 @@ type eventFinding struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Path   string `json:"path"`
-	// Pointer is a place in the event, or in the spec where that forbids it; Requirement is what a guard calls that.
+	// Pointer is a place in the event, or in the spec where that forbids it or has brought about what is refused; Requirement is what a guard calls that.
 	Pointer     string   `json:"pointer"`
 	Code        j17.Code `json:"code"`
 	Requirement string   `json:"requirement,omitempty"`

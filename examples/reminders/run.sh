@@ -46,6 +46,9 @@ echo '# A cart that is checked out reminds of nothing.'
 post "/cart/$other/had_item_added" "$kim" '{"item": "mug"}'
 post "/cart/$other/was_checked_out" "$kim" '{}'
 
+echo '# A parcel is announced a day before it comes. One that comes within a day is announced at once (had_delivery_due).'
+post "/cart/$other/was_shipped" "$kim" '{"arrives_at": "2020-01-01T09:00:00Z"}'
+
 echo '# A trial ends by itself, unless the shopper is converted. A digest comes every week from the first had_digest_due on.'
 post "/shopper/$kim/had_trial_started" "$kim" '{}'
 post "/shopper/$kim/was_converted" "$kim" '{}'
@@ -62,6 +65,7 @@ if [ -n "${J17_TOKEN:-}" ]; then
   call 200 GET "/shopper/$kim"
   shows '"plan":"paid"'
   shows '"digests":3'
+  shows '"deliveries":["'"$other"'"]'
   shows '"reminders":[{"cart":"'"$cart"'","item":"teapot"}]'
 fi
 echo 'All as expected.'

@@ -43,6 +43,12 @@ type implicationDetails struct {
 	Limit   int      `json:"limit,omitempty"`
 }
 
+// ImpliedBy returns the place in the spec of the implication by which a write was refused; "" where the error is of another kind.
+func ImpliedBy(err *j17.Error) diag.Pointer {
+	details, _ := err.Details.(implicationDetails)
+	return details.Pointer
+}
+
 // chain leads from the command's own event to the event number i.
 func (x *Decision) chain(i int) []Link {
 	if i < 0 {

@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/spec"
 	"j17/internal/spec/diag"
+	"j17/internal/spec/tick"
 	"j17/internal/value"
 )
 
@@ -24,12 +26,22 @@ type Scheduled struct {
 	Type string
 	Data value.Value
 	JSON []byte
-	// Delay is how long after its cause it comes.
+	// Delay is how long after its cause it comes, unless it is Timed: then it comes at Time, in Unix seconds, or at once where that is over.
 	Delay time.Duration
+	Timed bool
+	Time  int64
 	// CancelOn lists the events that cancel it if they come earlier, each once.
 	CancelOn []Awaited
 	// At is the implication's place in the spec.
 	At diag.Pointer
+}
+
+// FireAt is when it comes if its cause happens at a time, both in Unix seconds.
+func (s *Scheduled) FireAt(at int64) int64 {
+	if s.Timed {
+		return max(s.Time, at)
+	}
+	return at + int64((s.Delay+time.Second-1)/time.Second)
 }
 
 // Awaited names an event of one aggregate.
@@ -40,6 +52,10 @@ type Awaited struct {
 
 // schedule resolves the templates of an event that is to come later. Ids that are none are refused now: they would never do.
 func (s *scene) schedule(what *spec.Schedule) error {
+	due, ok, err := s.due(what)
+	if err != nil || !ok {
+		return err
+	}
 	o, id, err := s.template(what.Emit)
 	if err != nil || o == nil {
 		return err
@@ -52,7 +68,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	} else if err != nil {
 		return s.refuse(o, err)
 	}
-	later := Scheduled{Cause: s.cause, Key: o.Key, Type: o.Type, Data: o.Data, Delay: what.Delay, At: o.At}
+	later := Scheduled{Cause: s.cause, Key: o.Key, Type: o.Type, Data: o.Data, Delay: what.Delay, Timed: what.At != nil, Time: due, At: o.At}
 
 	// What cancels it.
 	for i := range what.CancelOn {
@@ -86,4 +102,28 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	later.JSON = o.JSON
 	s.Scheduled = append(s.Scheduled, later)
 	return nil
+}
+
+// due computes the time at which an event is to come, in Unix seconds, if the schedule has one. It is not ok where it is an optional path that
+// leads nowhere: then nothing is scheduled.
+func (s *scene) due(what *spec.Schedule) (seconds int64, ok bool, err error) {
+	if what.At == nil {
+		return 0, true, nil
+	}
+	if err := s.needState(what.At.ReadsState()); err != nil {
+		return 0, false, err
+	}
+	seconds, ok, err = what.At.Eval(s.env)
+	seconds += int64(what.Offset / time.Second)
+	misfit, unfit := errors.AsType[*tick.OperandError](err)
+	if err == nil && ok && seconds > s.Timestamp+int64(spec.MaxAhead/time.Second) {
+		misfit, unfit = &tick.OperandError{Pointer: what.At.Pointer, Message: "the time is more than ten years ahead"}, true
+	}
+	if !unfit {
+		return seconds, ok, err
+	}
+	refusal := j17.Errorf(j17.CodeInvalidOperand, "The time at which %s %s is to come cannot be told: %s.", what.Emit.AggregateType, what.Emit.EventType, misfit.Message)
+	refusal.Details = operandDetails{Pointer: misfit.Pointer}
+	refusal.Plain = true // names of the spec, and what is wrong
+	return 0, false, s.refuseAt(what.At.Pointer, refusal)
 }

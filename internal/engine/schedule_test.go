@@ -2,8 +2,11 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -85,5 +88,48 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	}
 	if n := f.Written(t, "cart", id); n != 2 || len(ids) != 4 {
 		t.Errorf("the cart has %d events, and commits of %d were told", n, len(ids))
+	}
+}
+
+// TestTimesOfTheData schedules events at times that their causes name: those that are over come at once, and what is no time, or too far ahead,
+// refuses the write at the place in the spec.
+func TestTimesOfTheData(t *testing.T) {
+	f := newFixture(t, engine.Options{})
+	var got []int64
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
+		func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+			got = nil
+			for i := range d.Scheduled {
+				got = append(got, d.Scheduled[i].FireAt(d.Timestamp)-d.Timestamp)
+			}
+			return engine.Effects{}, nil
+		},
+	}})
+	const at = `{"schedule": {"at": "$.data.%s"%s, "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"}}}`
+	f.DeploySource(t, fmt.Sprintf(laterSpec, fmt.Sprintf(at, "due", "")+","+fmt.Sprintf(at, "due", `, "before": "24h"`)+","+fmt.Sprintf(at, "due", `, "after": "2h"`)+","+fmt.Sprintf(at, "never?", "")))
+	now, stuff := f.Clock.Now().Unix(), func(due string) error {
+		_, err := f.Execute(t.Context(), enginetest.Command(t, "cart/"+id+"/was_stuffed", `{"data":{"due":`+due+`},`+meta+`}`))
+		return err
+	}
+	const day, years = 24 * 60 * 60, 3653 * 24 * 60 * 60
+	for ahead, want := range map[int64][]int64{
+		3 * day: {3 * day, 2 * day, 3*day + 7200}, 3600: {3600, 0, 10800}, -3600: {0, 0, 3600}, -3 * day: {0, 0, 0}, -now: {0, 0, 0}, years - 7200: {years - 7200, years - 7200 - day, years},
+	} {
+		if err := stuff(strconv.FormatInt(now+ahead, 10)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d s ahead: %v, %v, want %v", ahead, got, err, want)
+		}
+	}
+	for due, place := range map[string]string{
+		`"soon"`: "/aggregate_types/cart/events/was_stuffed/implications/0/schedule/at", "null": "implications/0/schedule/at", strconv.FormatInt(now+years-7199, 10): "implications/2/schedule/at",
+		strconv.FormatInt(now+years+1, 10): "implications/0/schedule/at",
+	} {
+		err := stuff(due)
+		refused, _ := errors.AsType[*j17.Error](err)
+		if j17.CodeOf(err) != j17.CodeImplicationFailed || !strings.Contains(fmt.Sprintf("%+v", refused.Details), place) || !strings.Contains(fmt.Sprintf("%+v", refused.Details), "invalid_operand") {
+			t.Errorf("%s: %v, %+v", due, err, refused.Details)
+		}
+	}
+	if n := f.Written(t, "cart", id); n != 6 {
+		t.Errorf("the cart has %d events", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"j17"
 	"j17/internal/spec"
 	"j17/internal/spec/tick"
 )
@@ -26,6 +27,10 @@ type task struct {
 	emit      *spec.Emit
 	await     *spec.Await
 	timeout   time.Duration
+	// awaited is the aggregate that an answer is awaited of, the zero key for the one that is written to; until is when the wait ends, the zero
+	// time where timeout says it.
+	awaited j17.Key
+	until   time.Time
 }
 
 const (
@@ -78,6 +83,18 @@ func (m *machine) task() (task, bool) {
 	return t, m.Status == Running && m.Waits == "" && t.emit != nil
 }
 
+// ends returns when the wait for an answer ends that begins now. One until a time that is over ends at once.
+func (t *task) ends(now time.Time) time.Time {
+	switch {
+	case t.until.IsZero():
+		return now.Add(t.timeout)
+	case t.until.Before(now):
+		return now
+	default:
+		return t.until
+	}
+}
+
 // end makes the task that of the last event of a saga, nil for none.
 func (t *task) end(e *spec.Ending) {
 	if e != nil {
@@ -122,7 +139,15 @@ func (m *machine) answered(position string, at int64) {
 // timedOut takes in that no answer has come.
 func (m *machine) timedOut() {
 	step := &m.def.Steps[m.At]
-	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(step.Await.EventTypes, " and no ") + " of " + m.Waits + " has come within " + step.Timeout.String() + "."})
+	m.fail(HasTimedOut, Failure{Code: awaitTimeout, Message: "No " + strings.Join(step.Await.EventTypes, " and no ") + " of " + m.Waits + " has come " + within(step) + "."})
+}
+
+// within says how long a step waits.
+func within(step *spec.Step) string {
+	if step.Await.Until != nil {
+		return "by the time until which the step waits"
+	}
+	return "within " + step.Timeout.String()
 }
 
 // skipped takes in that the present task has nothing to write: its condition does not hold, or its template leaves the event out.

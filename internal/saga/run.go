@@ -215,10 +215,10 @@ func (st *step) next(ctx context.Context) (*writing, error) {
 			}
 		}
 		st.scene.work.Renew(work.Command)
-		c, key, err := st.scene.prepare(ctx, &t)
+		c, err := st.scene.prepare(ctx, &t)
 		switch {
 		case err == nil && c != nil:
-			return st.writing(&t, c, key), nil
+			return st.writing(&t, c), nil
 		case err == nil:
 			st.skipped()
 		default:
@@ -252,31 +252,30 @@ func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ 
 	return false, nil
 }
 
-// prepare makes the command of a task, nil where it has nothing to write, and finds the aggregate that it awaits an answer of: the
-// zero key where that is the one it writes to.
-func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, j17.Key, error) {
+// prepare makes the command of a task, nil where it has nothing to write, and finds out of which aggregate the task awaits an answer, and until
+// when.
+func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, error) {
 	if t.condition != nil {
 		holds, err := sc.holds(ctx, t.condition)
 		if err != nil || !holds {
-			return nil, j17.Key{}, err
+			return nil, err
 		}
 	}
 	c, err := sc.command(ctx, t)
 	if err != nil || c == nil {
-		return nil, j17.Key{}, err
+		return nil, err
 	}
-	key, err := sc.awaited(ctx, t.await)
-	return c, key, err
+	return c, sc.await(ctx, t)
 }
 
 // writing returns what writes the event of a task together with what it makes of the saga.
-func (st *step) writing(t *task, c *engine.Command, key j17.Key) *writing {
+func (st *step) writing(t *task, c *engine.Command) *writing {
 	w := &writing{phase: t.phase, command: c}
 	c.Side = append([]store.Side{st.claim}, st.ended...)
 	c.Effects = func(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
 		e := &effects{Service: st.Service, Decided: d}
 		m := machine{Saga: st.clone(), def: st.def, now: d.Timestamp}
-		if err := m.follow(ctx, e, t, key, st.bound); err != nil {
+		if err := m.follow(ctx, e, t, st.bound); err != nil {
 			return engine.Effects{}, engine.StorageError(err)
 		}
 		w.next = m.Saga
@@ -286,11 +285,12 @@ func (st *step) writing(t *task, c *engine.Command, key j17.Key) *writing {
 }
 
 // follow takes in that the event of a task is about to be written, and puts what follows into its commit.
-func (m *machine) follow(ctx context.Context, e *effects, t *task, key j17.Key, bound int64) error {
+func (m *machine) follow(ctx context.Context, e *effects, t *task, bound int64) error {
 	// Without an answer to wait for, or with one that has come with the event itself, the saga goes on at once.
 	wakes := store.Side{Op: store.Put, Space: workSpace, Key: m.ID, Value: []byte(goesOn), Due: e.at(e.Timestamp)}
 	waits := ""
 	if t.await != nil {
+		key := t.awaited
 		if key == (j17.Key{}) {
 			key = e.Events[0].Key
 		}
@@ -298,7 +298,7 @@ func (m *machine) follow(ctx context.Context, e *effects, t *task, key j17.Key, 
 		if i := answeredBy(e, key, t.await); i > 0 {
 			wakes.Value, wakes.Stamps = []byte(answer), []int{i}
 		} else {
-			wakes.Value, wakes.Due = []byte(timesOut), e.clock.Now().Add(t.timeout)
+			wakes.Value, wakes.Due = []byte(timesOut), t.ends(e.clock.Now())
 			if err := e.learn(ctx, t.await); err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package saga_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -417,5 +418,44 @@ func TestHistoryStartsNone(t *testing.T) {
 	h.settle()
 	if g := h.one(); g.Status != saga.Completed {
 		t.Errorf("the saga is %s", g.Status)
+	}
+}
+
+// TestWaitsUntilATime lets a step wait until a time of the trigger's data: an answer before it counts, none by then fails the step, a time that is
+// over ends the step at once, and so does what is no time.
+func TestWaitsUntilATime(t *testing.T) {
+	now := func(h *house, ahead time.Duration) string {
+		return strconv.FormatInt(h.clock.Now().Add(ahead).Unix(), 10)
+	}
+	for name, tc := range map[string]struct {
+		due    func(h *house) string
+		wait   time.Duration
+		answer bool
+		want   saga.Status
+		error  string
+	}{
+		"an answer":     {func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, true, saga.Completed, ""},
+		"a text":        {func(h *house) string { return `"` + h.clock.Now().Add(48*time.Hour).UTC().Format(time.RFC3339) + `"` }, 47 * time.Hour, true, saga.Completed, ""},
+		"no answer":     {func(h *house) string { return now(h, 48*time.Hour) }, 49 * time.Hour, false, saga.Failed, "by the time until which"},
+		"not yet":       {func(h *house) string { return now(h, 48*time.Hour) }, 47 * time.Hour, false, saga.Running, ""},
+		"over":          {func(h *house) string { return now(h, -time.Hour) }, time.Second, false, saga.Failed, "by the time until which"},
+		"no time":       {func(*house) string { return `"soon"` }, time.Second, false, saga.Failed, "the value is no time"},
+		"too far ahead": {func(h *house) string { return now(h, 4000*24*time.Hour) }, time.Second, false, saga.Failed, "ten years"},
+		"nothing":       {func(*house) string { return "null" }, time.Second, false, saga.Failed, "the value is no time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, 0)
+			h.deploy(strings.Replace(shop, `["was_answered"]}, "timeout_ms": 30000}`, `["was_answered"], "until": "$.data.due"}}`, 1))
+			h.asked(1, `,"due":`+tc.due(h))
+			h.pass(tc.wait)
+			if tc.answer {
+				h.post("desk/"+id(1)+"/was_answered", `{"n":7}`)
+				h.settle()
+			}
+			g := h.one()
+			if g.Status != tc.want || tc.error != "" && !strings.Contains(g.Error.Message, tc.error) {
+				t.Errorf("the saga is %s: %+v", g.Status, g.Error)
+			}
+		})
 	}
 }

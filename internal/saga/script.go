@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"j17"
 	"j17/internal/command"
@@ -218,11 +219,22 @@ func (sc *scene) command(ctx context.Context, t *task) (*engine.Command, error) 
 	}}, nil
 }
 
-// awaited returns the aggregate that a step waits for an answer of; the zero key where that is the one it writes to.
-func (sc *scene) awaited(ctx context.Context, a *spec.Await) (j17.Key, error) {
-	if a == nil || a.ID == nil {
-		return j17.Key{}, nil
+// await finds out of which aggregate a task awaits an answer, unless that is the one it writes to, and until when, unless that is a timeout.
+func (sc *scene) await(ctx context.Context, t *task) (err error) {
+	a := t.await
+	if a != nil && a.ID != nil {
+		if t.awaited, err = sc.awaited(ctx, a); err != nil {
+			return err
+		}
 	}
+	if a != nil && a.Until != nil {
+		t.until, err = sc.until(ctx, a.Until)
+	}
+	return err
+}
+
+// awaited returns the aggregate that an await names.
+func (sc *scene) awaited(ctx context.Context, a *spec.Await) (j17.Key, error) {
 	id, ok, err := sc.id(ctx, a.ID, a.AggregateType)
 	if err != nil {
 		return j17.Key{}, err
@@ -231,6 +243,29 @@ func (sc *scene) awaited(ctx context.Context, a *spec.Await) (j17.Key, error) {
 		return j17.Key{}, j17.Errorf(j17.CodeInvalidIdentifier, "%s leads nowhere, so that nobody knows which %s is awaited.", a.ID.Path.Text(), a.AggregateType)
 	}
 	return sc.service.engine.Resolve(ctx, sc.tenant, a.AggregateType, id)
+}
+
+// until computes the time until which an answer is awaited.
+func (sc *scene) until(ctx context.Context, t *tick.Time) (time.Time, error) {
+	if err := sc.bind(ctx, t.Reads); err != nil {
+		return time.Time{}, err
+	}
+	seconds, ok, err := t.Eval(sc.env)
+	misfit, unfit := errors.AsType[*tick.OperandError](err)
+	switch {
+	case err == nil && !ok:
+		misfit, unfit = &tick.OperandError{Message: "there is none"}, true
+	case err == nil && seconds > sc.service.clock.Now().Add(spec.MaxAhead).Unix():
+		misfit, unfit = &tick.OperandError{Message: "the time is more than ten years ahead"}, true
+	case err != nil && !unfit:
+		return time.Time{}, err
+	}
+	if unfit {
+		err := j17.Errorf(j17.CodeInvalidOperand, "The time until which an answer is awaited cannot be told: %s.", misfit.Message)
+		err.Plain = true
+		return time.Time{}, err
+	}
+	return time.Unix(seconds, 0), nil
 }
 
 // isRefusal reports whether an error says that an event is not to be had, whatever is tried again. attempt counts the tries.

@@ -131,7 +131,7 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 	cause := &e.d.Events[later.Cause]
 	r := &row{
 		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
-		FireAt: e.d.Timestamp + int64((later.Delay+time.Second-1)/time.Second), CreatedAt: e.d.Timestamp,
+		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
 		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.Command.CorrelationID,
 	}
 	for _, on := range later.CancelOn {

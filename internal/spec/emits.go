@@ -33,6 +33,9 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 		inner.emit(m.Get("emit"), at.Key("emit"))
 	}
 	schedule := v.Get("schedule")
+	if due := schedule.Get("at"); !due.IsMissing() {
+		r.value(due, at.Key("schedule").Key("at"), tick.AsValue)
+	}
 	r.emit(schedule.Get("emit"), at.Key("schedule").Key("emit"))
 	for i, match := range schedule.Get("cancel_on").Elems() {
 		r.id(match.Get("id"), at.Key("schedule").Key("cancel_on").Index(i).Key("id"))

@@ -119,10 +119,15 @@ func (c *compiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
 
 func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Schedule {
 	out := &Schedule{}
-	if !c.object(v, at, shape{what: "a schedule", required: []string{"emit"}, optional: []string{"delay", "delay_ms", "cancel_on"}}) {
+	if !c.object(v, at, shape{what: "a schedule", required: []string{"emit"}, optional: []string{"at", "before", "after", "delay", "delay_ms", "cancel_on"}}) {
 		return out
 	}
-	out.Delay = c.delay(v, at)
+	if v.Get("at").IsMissing() {
+		c.offsetWithoutTime(v, at)
+		out.Delay = c.delay(v, at)
+	} else {
+		out.At, out.Offset = tick.CompileTime(v.Get("at"), at.Key("at"), "at", s, &c.List), c.offset(v, at)
+	}
 	if e := v.Get("emit"); !e.IsMissing() {
 		out.Emit = c.emit(e, at.Key("emit"), s)
 	}
@@ -137,6 +142,44 @@ func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Sched
 		out.CancelOn = append(out.CancelOn, m)
 	})
 	return out
+}
+
+// offset reads by how much a schedule comes before its time, which is negative, or after it.
+func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
+	for _, key := range []string{"delay", "delay_ms"} {
+		if !v.Get(key).IsMissing() {
+			c.bothKeys(at.Key(key), "at", key)
+		}
+	}
+	before, after := v.Get("before"), v.Get("after")
+	switch {
+	case before.IsMissing() && after.IsMissing():
+		return 0
+	case !before.IsMissing() && !after.IsMissing():
+		c.bothKeys(at.Key("after"), "before", "after")
+		return 0
+	case !before.IsMissing():
+		return -c.timeOffset(before, at.Key("before"))
+	default:
+		return c.timeOffset(after, at.Key("after"))
+	}
+}
+
+func (c *compiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
+	d, ok := ParseDelay(v.Str())
+	if !ok || d == 0 || d > MaxAhead {
+		c.badOffset(at)
+	}
+	return d
+}
+
+// offsetWithoutTime reports offsets of a schedule that has no time to be offset from.
+func (c *compiler) offsetWithoutTime(v value.Value, at diag.Pointer) {
+	for _, key := range []string{"before", "after"} {
+		if !v.Get(key).IsMissing() {
+			c.offsetAlone(at.Key(key), key)
+		}
+	}
 }
 
 // delay reads how long a schedule waits.

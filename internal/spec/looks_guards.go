@@ -103,6 +103,7 @@ func impliedReads(all []*Implication) (looked uint16) {
 		}
 		if i.Schedule != nil {
 			emit(i.Schedule.Emit)
+			looked |= i.Schedule.At.ReadsOf()
 			for _, match := range i.Schedule.CancelOn {
 				looked |= match.ID.Path.ReadsOf()
 			}

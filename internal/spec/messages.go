@@ -153,7 +153,7 @@ func (m *messages) missingKey(at diag.Pointer, what, key string) {
 	case "schema":
 		d.Hintf(`write "schema": {"type": "object"} to accept every object`)
 	case "delay":
-		d.Hintf(`write how long to wait, as in "delay": "24h"`)
+		d.Hintf(`write how long to wait, as in "delay": "24h", or when it is to come, as in "at": "$.data.due"`)
 	case "agent_types":
 		d.Hintf(`write who or what may cause events, as in "agent_types": ["user", "service"]`)
 	case "aggregate_types":
@@ -464,8 +464,20 @@ func (m *messages) badDelayMs(at diag.Pointer, got value.Value) {
 // notFromData adds to the hint for a delay that is to be computed.
 func notFromData(d *diag.Diagnostic, got value.Value) {
 	if got.Kind() == value.Object || jsonpath.IsPath(got.Str()) {
-		d.Hint += "; a delay is the same for all events, and cannot be taken from their data"
+		d.Hint += "; a delay is the same for all events: a time of their data is written as \"at\""
 	}
+}
+
+func (m *messages) badOffset(at diag.Pointer) {
+	m.Errorf(at, "this is no time by which to come earlier or later").Hintf(`write a whole number and s, m, h or d for its unit, up to 3653 days, as in "30m", "24h" or "7d"`)
+}
+
+func (m *messages) offsetAlone(at diag.Pointer, key string) {
+	m.Errorf(at, "%q is counted from the time that \"at\" says, and there is none", key).AtKey().Hintf(`add "at", as in "at": "$.data.due", or keep "delay" alone`)
+}
+
+func (m *messages) untilAndTimeout(at diag.Pointer) {
+	m.Errorf(at, "the await has \"until\", so that the step cannot have \"timeout_ms\"").AtKey().Hintf("keep one of them")
 }
 
 func (m *messages) delayOutOfRange(at diag.Pointer) {
@@ -537,7 +549,7 @@ func (m *messages) awaitOfAnother(at diag.Pointer, awaited, emitted string) {
 
 func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) {
 	m.Warnf(at, "the step awaits events without \"timeout_ms\", so that it waits %d milliseconds", fallback.Milliseconds()).AtKey().
-		Hintf(`write how long to wait, as in "timeout_ms": %d`, fallback.Milliseconds())
+		Hintf(`write how long to wait, as in "timeout_ms": %d, or until when, as "until" of the await`, fallback.Milliseconds())
 }
 
 func (m *messages) timeoutWithoutAwait(at diag.Pointer) {

@@ -95,6 +95,11 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) S
 		}
 	}
 	switch {
+	case !await.Get("until").IsMissing():
+		if !timeout.IsMissing() {
+			c.untilAndTimeout(at.Key("timeout_ms"))
+		}
+		return step
 	case !await.IsMissing() && timeout.IsMissing():
 		c.awaitWithoutTimeout(at.Key("await"), defaultStepTimeout)
 		step.Timeout = defaultStepTimeout
@@ -109,7 +114,7 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) S
 
 func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 	a := &Await{}
-	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id"}}) {
+	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id", "until"}}) {
 		return a
 	}
 	a.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
@@ -124,5 +129,6 @@ func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 		ref := c.id(id, at.Key("id"), a.AggregateType, s)
 		a.ID = &ref
 	}
+	a.Until = tick.CompileTime(v.Get("until"), at.Key("until"), "until", s, &c.List)
 	return a
 }

@@ -39,6 +39,8 @@ const (
 
 	minDelay = 5 * time.Minute
 	maxDelay = 365 * 24 * time.Hour
+	// MaxAhead is how far ahead a time may be that is taken from data: ten years.
+	MaxAhead = 3653 * 24 * time.Hour
 )
 
 // Compiled is a spec that was found valid. It is immutable and shared: nothing that it leads to may be changed.
@@ -194,7 +196,11 @@ type Map struct {
 
 // Schedule is an implication that comes later.
 type Schedule struct {
-	Delay    time.Duration
+	// Delay is how long after its cause it comes, where At is nil.
+	Delay time.Duration
+	// At is the time at which it comes, by Offset later, or earlier where that is negative.
+	At       *tick.Time
+	Offset   time.Duration
 	Emit     *Emit
 	CancelOn []Match
 }
@@ -321,7 +327,7 @@ type Step struct {
 	Emit       *Emit
 	Await      *Await
 	Compensate *Emit
-	// Timeout is set where Await is.
+	// Timeout is set where Await is and has no Until.
 	Timeout time.Duration
 }
 
@@ -331,4 +337,6 @@ type Await struct {
 	EventTypes    []string
 	// ID is nil where the aggregate that the step emitted to is meant.
 	ID *Ref
+	// Until is when the step ends without an answer, nil where it has a timeout.
+	Until *tick.Time
 }

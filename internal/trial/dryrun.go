@@ -430,7 +430,7 @@ func findings(event value.Value, err error) []EventFinding {
 		if path != "" {
 			d.Pointer = diag.Pointer("/" + strings.ReplaceAll(path, ".", "/"))
 		}
-		f := EventFinding{Diagnostic: d, Code: e.Code, Path: path}
+		f := EventFinding{Diagnostic: d, Code: e.Code, Path: path, Rule: decider.ImpliedBy(e)}
 		if details, ok := e.Details.(decider.RefusalDetails); ok {
 			f.Rule, f.Requirement = details.Pointer, details.Requirement
 			f.Hint = forbidden(&details)

@@ -1,8 +1,6 @@
 package trial
 
 import (
-	"time"
-
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/spec/diag"
@@ -67,7 +65,7 @@ func (l *later) happened(events []decider.Event, scheduled []decider.Scheduled, 
 			}
 			l.list = append(l.list, ScheduledEvent{
 				Event: number, EventLine: line, By: ev.Key, ByType: ev.Type, Key: s.Key, Type: s.Type, Data: s.Data,
-				FireAt: at + int64((s.Delay+time.Second-1)/time.Second), CancelOn: s.CancelOn, Pointer: s.At,
+				FireAt: s.FireAt(at), CancelOn: s.CancelOn, Pointer: s.At,
 			})
 		}
 	}
