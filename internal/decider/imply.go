@@ -435,6 +435,9 @@ func (s *scene) add(o *Event, id value.Value) error {
 	} else if err != nil {
 		return s.refuse(o, err)
 	}
+	if !s.Work.Start(work.Implied, 1, len(o.Metadata)) {
+		return s.Work.Err()
+	}
 	s.Events = append(s.Events, *o)
 	return s.decide(s.ctx, len(s.Events)-1)
 }

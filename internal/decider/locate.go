@@ -74,11 +74,8 @@ func Locate(g *spec.Geo, data value.Value) (*Location, error) {
 	return l, nil
 }
 
-// What reading a place costs, in units of work: a number, of which a vertex has two, and anything at all.
-const (
-	workOfNumber = 20
-	workOfPlace  = 500
-)
+// workOfNumber is what a number of a place costs, of which a vertex has two, in units of work.
+const workOfNumber = 20
 
 // locate reads the place of an event whose data fit the schema. A wrong one is what wrong data are.
 func (o *Event) locate(b *work.Budget) error {
@@ -88,7 +85,7 @@ func (o *Event) locate(b *work.Budget) error {
 	}
 	at := o.Data.At(g.Steps)
 	if k := at.Kind(); k == value.Array || k == value.Object {
-		if !b.Spend(workOfPlace + workOfNumber*at.Weight().Values) {
+		if !b.Start(work.Place, 1, 0) || !b.Spend(workOfNumber*at.Weight().Values) {
 			return b.Err()
 		}
 	}

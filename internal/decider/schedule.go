@@ -11,6 +11,7 @@ import (
 	"j17/internal/spec/diag"
 	"j17/internal/spec/tick"
 	"j17/internal/value"
+	"j17/internal/work"
 )
 
 // maxWaits bounds the events that one command schedules, with the events that cancel them. All of it is one commit, which
@@ -93,7 +94,7 @@ func (s *scene) schedule(what *spec.Schedule) error {
 	if s.waits += 1 + len(later.CancelOn); s.waits > maxWaits {
 		return s.limit(o, fmt.Sprintf("One write schedules more than %d events, those that cancel them included", maxWaits), maxWaits)
 	}
-	if !s.Work.Spend(1 + len(later.CancelOn)) {
+	if !s.Work.Start(work.Scheduled, 1+len(later.CancelOn), 0) {
 		return s.Work.Err()
 	}
 	if err := s.encode(o); err != nil {

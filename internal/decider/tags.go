@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +21,6 @@ const (
 	maxTagValue = 256
 )
 
-// workOfTag is what a tag costs with its entry in the index, in units of work.
-const workOfTag = 50
-
 // tag finds out which tags an event has beside those of its actor and its target, and those of when it happens. Its key, data and metadata
 // are known. A value that can be no tag is what wrong data are.
 func (o *Event) tag(agents []string, b *work.Budget) error {
@@ -37,7 +35,13 @@ func (o *Event) tag(agents []string, b *work.Budget) error {
 		if tag.OfTime {
 			continue
 		}
-		if err := t.add(tag); err != nil {
+		err := t.add(tag)
+		if cause, ok := errors.AsType[*j17.Error](err); ok && cause.Code == j17.CodeWorkLimit {
+			out := j17.Errorf(j17.CodeWorkLimit, "%s; it was used up by the tags of an event %s. Nothing was written. Split it into smaller writes.", strings.TrimSuffix(cause.Message, "."), o.Type)
+			out.Details = WorkDetails{EventType: o.Type, Pointer: inType(o.Spec, "tags")}
+			return out.Because(cause)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -130,7 +134,7 @@ func (t *tagger) one(tag *spec.Tag, v value.Value, at string) error {
 		return tagFault(tag, at, v, "a value of more than %d bytes gives no tag", maxTagValue)
 	}
 	text = tag.Name + ":" + text
-	if !t.work.Spend(workOfTag + len(text)/work.BytesPerUnit + len(t.tags)/4) {
+	if !t.work.Start(work.Tag, 1, len(text)) || !t.work.Spend(len(t.tags)/4) {
 		return t.work.Err()
 	}
 	if !slices.Contains(t.tags, text) {

@@ -99,6 +99,9 @@ func (x *Decision) exchange(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
+	if !x.Work.Start(work.Unique, len(all), 0) {
+		return x.Work.Err()
+	}
 	taken, holder, err := x.Unique.Apply(ctx, o.Key, all)
 	if taken == nil || err != nil {
 		return err

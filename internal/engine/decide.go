@@ -89,6 +89,7 @@ var errAside = errors.New("engine: the turn has not come")
 // overtake them.
 func (e *Engine) writeAside(ctx context.Context, d *deployed, c *Command, a *decider.Admitted, b *work.Budget) (*plan, store.Result, error) {
 	for try := 1; ; try++ {
+		b.Renew(work.Command)
 		p, err := e.plan(ctx, d, c, a, b, nil)
 		if err != nil {
 			return nil, store.Result{}, err

@@ -7,6 +7,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // Decided is what a command comes to, while it is decided.
@@ -20,8 +21,9 @@ type Decided struct {
 	Timestamp int64
 	// Scheduled are the events that are to come later, in the order in which they were scheduled.
 	Scheduled []decider.Scheduled
-	// Command is what was asked for.
+	// Command is what was asked for, and Work what all of it is charged to.
 	Command *Command
+	Work    *work.Budget
 	// Tried tells that nothing will be stored, and somebody wants to know of the consequences.
 	Tried bool
 }
@@ -122,8 +124,8 @@ func (e *Engine) Deployed(t j17.Tenant) (*decider.Decider, []store.Fence, error)
 	return d.Decider, d.fences, nil
 }
 
-// effects adds to a plan what its command and its events bring about beside events.
-func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) error {
+// effects adds to a plan what its command and its events bring about beside events, at the cost of b.
+func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan, b *work.Budget) error {
 	// What the command writes itself, and who is asked for more.
 	p.side = c.Side
 	if len(c.Side) > 0 {
@@ -139,14 +141,20 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan) 
 
 	// Each sees what was decided.
 	decided := &Decided{
-		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried,
+		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried, Work: b,
 	}
 	for _, of := range all {
 		more, err := of(ctx, decided)
+		if b.Err() != nil {
+			return usedUp(b, "what follows from its events")
+		}
 		if err != nil {
 			return err
 		}
 		p.unit.Side = append(p.unit.Side, more.Side...)
+		if err := p.chargeItems(b); err != nil {
+			return err
+		}
 		if p.unit.Fences == nil {
 			p.unit.Fences = slices.Clip(more.Fences)
 		} else {

@@ -136,6 +136,8 @@ type plan struct {
 	// side is what the caller wants to be written beside the events. A conflict with it is the caller's to resolve: planning anew would
 	// change nothing.
 	side []store.Side
+	// charged is how many of the unit's side writes were charged.
+	charged int
 	// full tell why the command is refused where its effects have no room.
 	full []func(*store.SideConflict) error
 	// changed are told what was decided on something old.
@@ -204,10 +206,19 @@ func (e *Engine) plan(ctx context.Context, d *deployed, c *Command, a *decider.A
 			return p, err
 		}
 	}
-	if err := e.effects(ctx, d, c, p); err != nil {
+	if err := p.chargeEvents(b); err != nil {
+		return p, err
+	}
+	if err := p.chargeItems(b); err != nil {
+		return p, err
+	}
+	if err := e.effects(ctx, d, c, p, b); err != nil {
 		return p, err
 	}
 	if err := e.derive(ctx, d, p, p.events); err != nil {
+		return p, err
+	}
+	if err := p.chargeItems(b); err != nil {
 		return p, err
 	}
 	p.assign(d, e.mint)

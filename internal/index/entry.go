@@ -126,7 +126,7 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 	var buf []byte
 	entries = 1
 	for i, v := range values {
-		if !b.Spend(ofElement*max(v.Len(), 1)) || !b.SpendBytes(ofByte*v.Size()) {
+		if !b.Start(work.IndexEntry, max(v.Len(), 1), 0) || !b.SpendBytes(ofByte*v.Size()) {
 			return 0, 0, false
 		}
 		choices := []value.Value{v}
@@ -170,11 +170,8 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 	return entries, bytes, bytes <= MaxRowBytes
 }
 
-// What Measure costs, in units of work: for each element and, in the time that it takes to read one, for each byte.
-const (
-	ofElement = 8
-	ofByte    = 4
-)
+// ofByte is what Measure costs for each byte, in the time that it takes to read one, beside the entries.
+const ofByte = 4
 
 // distinct returns values that stand in different places of an index, or as many of them as are too many for one row.
 func distinct(values []value.Value) []value.Value {

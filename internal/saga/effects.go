@@ -14,6 +14,7 @@ import (
 	"j17/internal/ident"
 	"j17/internal/spec"
 	"j17/internal/store"
+	"j17/internal/work"
 )
 
 // What is due of a saga.
@@ -43,8 +44,11 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 		return engine.Effects{}, tooMany(begun, s.perWrite)
 	case begun > 0 && d.Command.Depth >= maxDepth:
 		return engine.Effects{}, tooDeep(begun)
+	case !d.Work.Start(work.Saga, begun, 0):
+		return engine.Effects{}, d.Work.Err()
 	}
 
+	stays.Fences = slices.Clone(stays.Fences) // they are those of all
 	e := &effects{Service: s, Decided: d, Effects: stays}
 	if err := e.answers(ctx, known.types); err != nil {
 		return engine.Effects{}, engine.StorageError(err)
@@ -99,7 +103,7 @@ type effects struct {
 func (e *effects) put(side ...store.Side) { e.Side = append(e.Side, side...) }
 
 func (e *effects) fence(space store.Space, key string, rev uint64) {
-	e.Fences = append(slices.Clip(e.Fences), store.Fence{Space: space, Key: key, Rev: rev}) // the first ones are those of all
+	e.Fences = append(e.Fences, store.Fence{Space: space, Key: key, Rev: rev})
 }
 
 // get returns an item, the zero one where there is none.
@@ -130,11 +134,17 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 			}
 			waits[ev.Key] = all
 		}
+		if !e.Work.Spend(len(all)) {
+			return e.Work.Err()
+		}
 		for _, w := range all {
 			if w.answered || !slices.Contains(w.types, ev.Type) {
 				continue
 			}
 			w.answered = true
+			if !e.Work.Start(work.Answer, 1, 0) {
+				return e.Work.Err()
+			}
 			if e.Tried {
 				if err := e.resumes(ctx, w.id, i); err != nil {
 					return err

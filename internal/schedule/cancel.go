@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/store"
+	"j17/internal/work"
 	"j17/internal/worker"
 )
 
@@ -98,6 +99,9 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 		}
 		if found++; found > most {
 			break
+		}
+		if !e.d.Work.Start(work.Canceled, 1, 0) {
+			return e.d.Work.Err()
 		}
 		w, err := readWaiter(&items[n])
 		if err != nil {

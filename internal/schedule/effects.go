@@ -27,7 +27,7 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 	if len(d.Scheduled) == 0 && !w.any(d.Events) {
 		return engine.Effects{}, nil
 	}
-	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}}
+	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}, awaiting: map[decider.Awaited][]int{}}
 	e.tried = d.Tried
 	e.known()
 	for i := range d.Events {
@@ -55,8 +55,10 @@ func (e *effects) consequences() (c engine.Consequences) {
 	if !e.tried {
 		return c
 	}
-	for _, w := range e.own {
-		c.Scheduled = append(c.Scheduled, w.row.later(""))
+	for i := range e.own {
+		if !e.own[i].over {
+			c.Scheduled = append(c.Scheduled, e.own[i].row.later(""))
+		}
 	}
 	for _, r := range e.taken {
 		c.Canceled = append(c.Canceled, r.later(r.id))
@@ -69,9 +71,11 @@ type effects struct {
 	ends
 	d     *engine.Decided
 	watch *watch
-	// next is the number of the first scheduled event that was not looked at yet, own are those before it that nothing has cancelled.
-	next int
-	own  []own
+	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting has the numbers of
+	// those that an event cancels.
+	next     int
+	own      []own
+	awaiting map[decider.Awaited][]int
 	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
 	seen   map[decider.Awaited]bool
 	marked []string
@@ -88,6 +92,8 @@ type effects struct {
 type own struct {
 	*decider.Scheduled
 	row *row
+	// over tells that another event of the command has cancelled it.
+	over bool
 }
 
 // known notes what the command itself takes from among the pending ones: what is being written is not cancelled by that.
@@ -105,13 +111,13 @@ func (e *effects) event(ctx context.Context, i int) error {
 	o := &e.d.Events[i]
 	on := decider.Awaited{Key: o.Key, Type: o.Type}
 	if e.watch.has(pair{o.Key.Type, o.Type}) {
-		e.own = slices.DeleteFunc(e.own, func(w own) bool {
-			if !slices.Contains(w.CancelOn, on) {
-				return false
+		for _, n := range e.awaiting[on] {
+			if w := &e.own[n]; !w.over {
+				w.over = true
+				e.end(w)
 			}
-			e.end(w)
-			return true
-		})
+		}
+		delete(e.awaiting, on)
 		if !e.seen[on] {
 			e.seen[on] = true
 			if err := e.cancel(ctx, on, i); err != nil {
@@ -145,11 +151,14 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 		store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: r.value(), Stamps: stamp},
 		store.Side{Op: store.Put, Space: ids, Key: r.id, Value: []byte(strconv.Itoa(n) + " " + r.by), Stamps: stamp},
 	)
-	e.own = append(e.own, own{later, r})
+	for _, on := range later.CancelOn {
+		e.awaiting[on] = append(e.awaiting[on], len(e.own))
+	}
+	e.own = append(e.own, own{Scheduled: later, row: r})
 }
 
 // end cancels an event that the command itself has scheduled.
-func (e *effects) end(w own) {
+func (e *effects) end(w *own) {
 	e.pending[w.row.by]--
 	e.canceled = append(e.canceled, w.row.id)
 	if e.tried {
@@ -165,7 +174,11 @@ func (e *effects) end(w own) {
 func (e *effects) sums(ctx context.Context) error {
 	// What is pending waits for its time, and for what cancels it.
 	now := e.Clock.Now()
-	for _, w := range e.own {
+	for i := range e.own {
+		w := &e.own[i]
+		if w.over {
+			continue
+		}
 		stamp := []int{w.Cause}
 		e.sides = append(e.sides, store.Side{
 			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,

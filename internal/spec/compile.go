@@ -152,6 +152,7 @@ func (c *compiler) spec() {
 	c.modules(c.root.Get("modules"), "/modules")
 	c.out.Projections = definitions(c, "projections", c.declaredProjection)
 	c.out.Listeners = definitions(c, "listeners", c.listener)
+	c.out.countListeners()
 	c.cycles()
 	c.slips()
 }

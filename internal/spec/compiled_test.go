@@ -322,3 +322,18 @@ func TestFingerprintOfDefinitions(t *testing.T) {
 		t.Errorf("the schema reaches %v", got)
 	}
 }
+
+// TestListenersAreCounted: a listener counts once for an event type, however many of its patterns select it.
+func TestListenersAreCounted(t *testing.T) {
+	c := compile(t, []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[]},"f":{"schema":{},"handler":[]}}},"b":{"events":{"e":{"schema":{},"handler":[]}}}},
+		"listeners":{
+			"all":{"url":"https://example.com/","events":["*","a.*","a.e"]},
+			"type":{"url":"https://example.com/","events":["a.*","a.e","a.e"]},
+			"event":{"url":"https://example.com/","events":["a.e","b.e"]}}}`))
+	for event, want := range map[string]int{"a.e": 3, "a.f": 2, "b.e": 2} {
+		typ, name, _ := strings.Cut(event, ".")
+		if got := c.EventType(typ, name).Listeners; got != want {
+			t.Errorf("%d listeners are told of %s, want %d", got, event, want)
+		}
+	}
+}

@@ -38,6 +38,37 @@ func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listen
 	return l
 }
 
+// countListeners tells each event type how many listeners select it. A listener counts once, however many of its patterns do.
+func (c *Compiled) countListeners() {
+	var all int
+	types, events := map[string]int{}, map[eventName]int{}
+	for _, l := range c.Listeners {
+		if slices.ContainsFunc(l.Events, func(p Pattern) bool { return p.AggregateType == "" }) {
+			all++
+			continue
+		}
+		whole := map[string]bool{}
+		for _, p := range l.Events {
+			if p.EventType == "" && !whole[p.AggregateType] {
+				whole[p.AggregateType] = true
+				types[p.AggregateType]++
+			}
+		}
+		once := map[eventName]bool{}
+		for _, p := range l.Events {
+			if at := (eventName{p.AggregateType, p.EventType}); p.EventType != "" && !whole[p.AggregateType] && !once[at] {
+				once[at] = true
+				events[at]++
+			}
+		}
+	}
+	for _, t := range c.Types {
+		for _, e := range t.Events {
+			e.Listeners = all + types[e.AggregateType] + events[eventName{e.AggregateType, e.Name}]
+		}
+	}
+}
+
 func (c *compiler) urls(l *Listener, v value.Value, at diag.Pointer) {
 	if v.Kind() != value.Object {
 		if u := c.url(v, at); u != "" {

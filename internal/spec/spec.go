@@ -139,6 +139,8 @@ type EventType struct {
 	AllowSkipOCC bool
 	// Sagas are those that the event starts, in the order of their names.
 	Sagas []*Saga
+	// Listeners is how many listeners select events of the type, whatever their conditions say.
+	Listeners int
 	// Geo is nil where events say nothing about a place.
 	Geo *Geo
 
