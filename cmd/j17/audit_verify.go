@@ -109,6 +109,8 @@ func (v *verification) run(ctx context.Context, name string) error {
 		e := j17.Errorf(j17.CodeCorruption, "%s does not hold: %s", fileName(name), failure)
 		e.Details = map[string]any{"line": failure.Line, "stream_id": failure.Position, "key": failure.Key}
 		return e
+	case errors.Is(err, proof.ErrDocument):
+		return usageError{fmt.Errorf("%s cannot be verified: %w", fileName(name), err)}
 	case ctx.Err() != nil:
 		return interrupted(ctx, err)
 	case err != nil:
@@ -116,7 +118,7 @@ func (v *verification) run(ctx context.Context, name string) error {
 	case v.asJSON:
 		return v.env.printJSON(report)
 	}
-	_, err = io.WriteString(v.env.out, told(&report))
+	_, err = io.WriteString(v.env.out, shown(told(&report)))
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -148,11 +149,11 @@ func (e *env) invalidFile(name string, source []byte, found []diag.Diagnostic, t
 
 // show prints findings on standard error, with colors where there may be some.
 func (e *env) show(name string, source []byte, found []diag.Diagnostic) {
-	text := diag.Render(name, source, found)
+	text := shown(diag.Render(name, source, found))
 	if e.colored(e.err) {
 		text = painted(text)
 	}
-	e.note("%s", text)
+	_, _ = io.WriteString(e.err, text) // as in note
 }
 
 // painted colors the severities of findings.

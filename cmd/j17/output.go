@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
+	"unicode"
 )
 
 // output is standard output. It remembers that a write has failed, for those who do not look, and what the command has
@@ -94,6 +97,25 @@ func streamOf(stream any) any {
 		}
 		stream = around.Unwrap()
 	}
+}
+
+// shown is a text of several lines in which what terminals obey is written out: control characters, escape sequences, and marks that change the
+// direction of what follows. All messages go through it, whatever they repeat of files and of servers; cells of tables, which have one line, go through plain.
+func shown(s string) string {
+	obeyed := func(c rune) bool { return c != '\n' && c != '\t' && !unicode.IsPrint(c) }
+	if !strings.ContainsFunc(s, obeyed) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if obeyed(c) {
+			quoted := strconv.QuoteRuneToASCII(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
 }
 
 // terminalErr is standard error for what has to know how wide the terminal is.

@@ -569,7 +569,7 @@ func (e *env) retrying(c clock.Clock) func(err error, wait time.Duration) {
 
 // note tells a person something beside the data.
 func (e *env) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.err, format, args...) // there is nowhere else to say it
+	_, _ = io.WriteString(e.err, shown(fmt.Sprintf(format, args...))) // there is nowhere else to say it
 }
 
 // sentence is an error's text with a full stop.

@@ -86,12 +86,26 @@ func (f *Failure) Error() string {
 // ErrNoKey is the error of a checkpoint or a certificate that is to be verified without a key.
 var ErrNoKey = errors.New("a checkpoint or a certificate is verified by a key: give the verifier key of the log")
 
+// ErrDocument is the error of an export that is one JSON document, in which the bytes that were signed are not to be found line by line.
+var ErrDocument = errors.New("the file is an export with format=json, which is one document: export the events one a line (format=ndjson), as 'j17 data export' does, and verify that")
+
+// isDocument reports whether the first line of a file begins a document with all events.
+func isDocument(line []byte) bool {
+	line = bytes.TrimSpace(line)
+	return bytes.Equal(line, []byte("{")) || bytes.HasPrefix(line, []byte(`{"ok":`)) || bytes.HasPrefix(line, []byte(`{"events":`)) ||
+		bytes.Equal(line, []byte("[")) || bytes.HasPrefix(line, []byte("[{"))
+}
+
 // maxLine bounds a line of a file, in bytes.
 const maxLine = 64 << 20
 
 // Verify reads an export, a checkpoint or a certificate and verifies all of it. What is wrong is a *Failure.
 func Verify(r io.Reader, o VerifyOptions) (Report, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
+	const mark = "\uFEFF" // that some editors put in front
+	if start, _ := in.Peek(len(mark)); string(start) == mark {
+		_, _ = in.Discard(len(mark)) // it is there
+	}
 	first, err := in.Peek(1)
 	if errors.Is(err, io.EOF) {
 		return Report{}, &Failure{Reason: "the file is empty"}
@@ -99,7 +113,7 @@ func Verify(r io.Reader, o VerifyOptions) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if first[0] == '{' {
+	if first[0] == '{' || first[0] == '[' {
 		if o.Streams != nil {
 			return Report{}, &Failure{Reason: "a list of streams belongs to a certificate, and the file is an export"}
 		}
@@ -118,6 +132,9 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 		return Report{}, err
 	}
 	text, by, err := Open(string(raw), o.Keys)
+	if changed := lineEnds(string(raw), o.Keys, err); changed != "" {
+		return Report{}, &Failure{Reason: changed}
+	}
 	if errors.Is(err, ErrUnsigned) && len(o.Keys) == 0 {
 		return Report{}, ErrNoKey
 	}
@@ -148,6 +165,27 @@ func verifyNote(in io.Reader, o *VerifyOptions) (Report, error) {
 	report := Report{Kind: CheckpointFile, Whole: true, Events: head.Size, SignedBy: by}
 	report.head(&head)
 	return report, nil
+}
+
+// lineEnds says how the line ends of a note were changed that does not hold and would hold with those that it was signed with; "" where that is
+// not what is wrong.
+func lineEnds(raw string, keys []string, err error) string {
+	if err == nil || errors.Is(err, ErrUnsigned) {
+		return ""
+	}
+	mended := strings.ReplaceAll(raw, "\r\n", "\n")
+	if !strings.HasSuffix(mended, "\n") {
+		mended += "\n"
+	}
+	_, _, err = Open(mended, keys)
+	switch {
+	case mended == raw, err != nil && !errors.Is(err, ErrUnsigned):
+		return ""
+	case strings.Contains(raw, "\r\n"):
+		return "its line ends were changed to CRLF since it was signed, and nothing else is wrong with its form. A note is signed byte by byte: take the file as it was served, or turn its line ends back into LF"
+	default:
+		return "its last line end is missing, and nothing else is wrong with its form. A note is signed byte by byte: take the file as it was served, or add a line end"
+	}
 }
 
 func (r *Report) head(h *TreeHead) {
@@ -191,7 +229,9 @@ func verifyExport(in io.Reader, o *VerifyOptions) (Report, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	for lines.Scan() {
-		v.line++
+		if v.line++; v.line == 1 && isDocument(lines.Bytes()) {
+			return v.Report, ErrDocument
+		}
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
