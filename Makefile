@@ -15,6 +15,13 @@ TYPESCRIPT := .tools/typescript-$(TYPESCRIPT_VERSION)
 VERSITYGW_VERSION := v1.8.0
 VERSITYGW := .tools/versitygw-$(VERSITYGW_VERSION)
 
+# Generators of clients and a linter for OpenAPI documents, which tests run. The versions of those from npm, with all that they need, are in the
+# lock file.
+OAPI_CODEGEN_VERSION := v2.8.2
+OAPI_CODEGEN := .tools/oapi-codegen-$(OAPI_CODEGEN_VERSION)
+CLIENTS := cmd/j17/testdata/clients
+CLIENT_TOOLS := .tools/clients-openapi-typescript-7.13.0-openapi-fetch-0.17.0-redocly-2.77.0
+
 # Settings of one call, as in `make bench BENCH=Append` or `make test TESTFLAGS=-count=1`.
 SPEC      ?= examples/orders/spec.json
 # Each spec has a data folder of its own, so that trying one does not change another's.
@@ -191,7 +198,7 @@ lint: $(GOLANGCI_LINT) ## run the linters (.golangci.yml): import rules, bans, s
 	$(COMPILED) $(GOLANGCI_LINT) run ./...
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(TYPESCRIPT) $(VERSITYGW) ## put the pinned linter, TypeScript and an S3 server into .tools (some minutes, once)
+tools: $(GOLANGCI_LINT) $(TYPESCRIPT) $(VERSITYGW) $(OAPI_CODEGEN) $(CLIENT_TOOLS) ## put the pinned linter, TypeScript, an S3 server and client generators into .tools (some minutes, once)
 
 $(GOLANGCI_LINT):
 	@echo 'Building golangci-lint $(GOLANGCI_LINT_VERSION) into .tools; this takes some minutes the first time.'
@@ -214,3 +221,22 @@ $(VERSITYGW):
 	@CGO_ENABLED=0 GOBIN='$(CURDIR)/.tools' \
 		go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
 	@mv .tools/versitygw '$@'
+
+# With the module that Go clients import, so that they compile without a network.
+$(OAPI_CODEGEN): $(CLIENTS)/go.mod.txt
+	@echo 'Building oapi-codegen $(OAPI_CODEGEN_VERSION) into .tools.'
+	@rm -rf .tools/oapi-codegen* && mkdir -p '$@.new'
+	@CGO_ENABLED=0 GOBIN='$(CURDIR)/$@.new' \
+		go install -ldflags='-s -w' github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@$(OAPI_CODEGEN_VERSION)
+	@cp $(CLIENTS)/go.mod.txt '$@.new/go.mod' && cp $(CLIENTS)/go.sum.txt '$@.new/go.sum'
+	@printf 'package clients\n\nimport _ "github.com/oapi-codegen/runtime"\n' > '$@.new/clients.go'
+	@cd '$@.new' && go mod vendor
+	@mv '$@.new' '$@'
+
+$(CLIENT_TOOLS): $(CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo 'npm is not installed. Install Node 20 or later with npm: "make check" makes clients of OpenAPI documents.' >&2; exit 1; }
+	@echo 'Installing openapi-typescript, openapi-fetch and Redocly CLI into .tools.'
+	@rm -rf .tools/clients-* && mkdir -p '$@.new'
+	@cp $(CLIENTS)/package.json $(CLIENTS)/package-lock.json '$@.new'
+	@cd '$@.new' && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@mv '$@.new' '$@'

@@ -219,13 +219,13 @@ func shared(components object, kind, name, other string, thing object) any {
 // Send adds a request that the server makes.
 func (b *Builder) Send(w *Webhook) {
 	described := object{
-		"summary": w.About, "requestBody": object{"required": true, "content": media(w.Body)}, "security": []any{},
+		"operationId": "webhook." + w.Name, "summary": w.About, "requestBody": object{"required": true, "content": media(w.Body)}, "security": []any{},
 		"responses": object{"2XX": object{"description": "The message was taken."}, "default": object{"description": "The message will be sent again."}},
 	}
 	b.group(described, w.Tag)
 	var params []any
 	for i := range w.Parameters {
-		params = append(params, shared(b.params, "parameters", "webhook."+w.Parameters[i].Name, "", parameter(&w.Parameters[i])))
+		params = append(params, parameter(&w.Parameters[i]))
 	}
 	described["parameters"] = params
 	b.webhooks[w.Name] = object{"post": described}

@@ -1,6 +1,7 @@
 package typegen
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -232,7 +233,18 @@ func (w *lifter) write(b []byte, s outline.Schema, whole bool) []byte {
 		b = append(value.AppendString(b, m.Key), ':')
 		b = w.member(b, s, m.Key)
 	}
+	if isNumber(s.Get("type")) && s.Get("format").IsMissing() {
+		b = append(b, doubleFormat...)
+	}
 	return append(b, '}')
+}
+
+// doubleFormat is what is said of numbers. Without it there are generators that take them for numbers of four bytes.
+const doubleFormat = `,"format":"double"`
+
+// isNumber reports whether a "type" allows numbers.
+func isNumber(t value.Value) bool {
+	return t.Str() == "number" || slices.ContainsFunc(t.Elems(), func(one value.Value) bool { return one.Str() == "number" })
 }
 
 // member appends the value of a keyword.

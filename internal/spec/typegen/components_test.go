@@ -42,7 +42,7 @@ func TestSharedDefinitionsAreComponentsOnce(t *testing.T) {
 		"shared.money":            `{"properties":{"a":{"$ref":"#/components/schemas/shared.money2"},"b":{"$ref":"#/components/schemas/shared.money.own"}}}`,
 		"shared.money.own":        `{"type":"string"}`,
 		"shared.money2":           `{"properties":{"amount":{"$ref":"#/components/schemas/shared.positive"},"of":{"$ref":"#/components/schemas/shared.money2"}}}`,
-		"shared.positive":         `{"type":"number"}`,
+		"shared.positive":         `{"type":"number","format":"double"}`,
 		"order.was_paid":          `{"$ref":"#/components/schemas/shared.money2"}`,
 		"order.was_sent":          `{"properties":{"n":{"$ref":"#/components/schemas/order.was_sent.positive"},"m":{"$ref":"#/components/schemas/shared.money2"}}}`,
 		"order.was_sent.positive": `{"type":"integer"}`,

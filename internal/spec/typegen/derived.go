@@ -96,7 +96,7 @@ func (s *jsonSchemas) write(b []byte, t *typ) []byte {
 	case integer:
 		return append(b, `{"type":"integer"}`...)
 	case number:
-		return append(b, `{"type":"number"}`...)
+		return append(b, `{"type":"number"`+doubleFormat+`}`...)
 	case text:
 		return append(b, `{"type":"string"}`...)
 	case literal:
@@ -158,7 +158,11 @@ func (s *jsonSchemas) union(b []byte, t *typ) []byte {
 		for i, p := range t.parts {
 			simple := map[kind]string{boolean: "boolean", integer: "integer", number: "number", text: "string"}[t.parts[1-i].kind]
 			if p.kind == null && simple != "" {
-				return append(b, `{"type":[`+strconv.Quote(simple)+`,"null"]}`...)
+				b = append(b, `{"type":[`+strconv.Quote(simple)+`,"null"]`...)
+				if simple == "number" {
+					b = append(b, doubleFormat...)
+				}
+				return append(b, '}')
 			}
 		}
 	}
