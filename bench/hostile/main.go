@@ -11,6 +11,11 @@
 //	go run ./bench/hostile -bin bin/j17 -case lists
 //
 // measures one thing that costs much (cases.go): what of the processor and of the memory it takes, and the light client beside it.
+//
+//	go run ./bench/hostile -bin bin/j17 -case erase -size 1000000
+//
+// measures one kind of long work by itself (long.go has them): the line has its time, its processor time, the memory, and what a light client of
+// another environment noticed.
 package main
 
 import (
@@ -75,9 +80,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	bin := flags.String("bin", "j17", "the program to start")
 	long := flags.Duration("time", 20*time.Second, "how long to attack")
 	connections := flags.Int("connections", 8, "how many connections attack")
-	one := flags.String("case", "", "measure one of "+caseNames()+" in place of all kinds of requests")
+	one := flags.String("case", "", "measure one of "+caseNames()+", or a kind of long work, in place of all kinds of requests")
+	size := flags.Int("size", 100_000, "how large long work is")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if work, ok := costlies()[*one]; ok {
+		return runLong(ctx, *bin, *one, work, *size, out)
 	}
 	if *one != "" {
 		return runCase(ctx, *bin, *one, out)

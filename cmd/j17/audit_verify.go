@@ -167,6 +167,9 @@ func told(r *proof.Report) string {
 	default:
 		fmt.Fprintf(&b, "The chains of %s in %s hold. Nothing in this file is signed: it is a part of an export, or one that was cut off.\n", j17.Count(r.Events, "event"), j17.Count(r.Streams, "aggregate"))
 	}
+	if r.Kind == proof.CertificateFile && r.Certificate.Forced {
+		fmt.Fprintf(&b, "It was forced before its time: it could have been cancelled until %s.\n", when(r.Certificate.ExecutableAt))
+	}
 	if r.Kind == proof.CertificateFile && !r.AllStreams {
 		fmt.Fprintf(&b, "It lists %d of these aggregates. Hold the list of all against it with --streams.\n", len(r.Certificate.Streams))
 	}

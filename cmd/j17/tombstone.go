@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17"
 	"j17/internal/clock"
 	"j17/internal/wire"
 )
@@ -160,8 +161,17 @@ func (e *env) printTombstone(raw json.RawMessage, asJSON bool) error {
 	if err := e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)}); err != nil {
 		return err
 	}
-	_, err = io.WriteString(e.out, triesOf(shown.Tombstone))
+	_, err = io.WriteString(e.out, progressOf(shown.Tombstone)+triesOf(shown.Tombstone))
 	return err
+}
+
+// progressOf says how far an execution is, "" where there is none under way.
+func progressOf(t wire.Tombstone) string {
+	p := t.Progress
+	if p == nil || p.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s in %s replaced, in the phase %s\n", p.EventsDone, j17.Count(p.EventsTotal, "event"), j17.Count(p.Total, "aggregate"), p.Phase)
 }
 
 // triesOf says how often an execution has failed since a try went well, and of what the last one, "" where none has.
@@ -265,9 +275,9 @@ func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.
 		defer func() { _ = bar.Finish() }() // it is decoration
 		draw = func(p *wire.TombstoneProgress) {
 			bar.Describe(p.Phase)
-			if p.Total > 0 {
-				bar.ChangeMax64(int64(p.Total))
-				_ = bar.Set64(int64(p.Done)) // it is decoration
+			if p.EventsTotal > 0 {
+				bar.ChangeMax64(int64(p.EventsTotal))
+				_ = bar.Set64(int64(p.EventsDone)) // it is decoration
 			}
 		}
 	}

@@ -11,8 +11,8 @@ func TestTombstoneTellsOfFailedTries(t *testing.T) {
 	t.Parallel()
 	for failed, want := range map[string]string{
 		``: "",
-		`,"progress":{"phase":"purge","done":1,"total":2,"attempts":1},"error":"no space left"`: "the last try has failed: no space left\n",
-		`,"progress":{"phase":"purge","done":1,"total":2,"attempts":3},"error":"no\u001bspace"`: "the last 3 tries have failed: nospace\n",
+		`,"progress":{"phase":"purge","done":1,"total":2,"events_done":10,"events_total":1000,"attempts":1},"error":"no space left"`: "10 of 1000 events in 2 aggregates replaced, in the phase purge\nthe last try has failed: no space left\n",
+		`,"progress":{"phase":"purge","done":1,"total":0,"attempts":3},"error":"no\u001bspace"`:                                      "the last 3 tries have failed: nospace\n",
 	} {
 		var out strings.Builder
 		raw := json.RawMessage(`{"tombstone":{"id":"tmb_1","key":"user:1","status":"executing"` + failed + `}}`)

@@ -101,6 +101,48 @@ func crashAt(t *testing.T, at int, after bool) bool {
 	return true
 }
 
+// TestALongStreamGoesOnWhereItWas ends the process at each write of an execution over a stream of several parts, which shows how many events are
+// replaced. The next process replaces the others, and no event twice.
+func TestALongStreamGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	const events, part = 10, 3
+	for at, more := 1, true; more; at++ {
+		f := newFixture(t)
+		for n := range events {
+			f.write(t, "user/"+alice+"/was_renamed", fmt.Sprintf(`{"name":"secret %d"}`, n), alice, "")
+		}
+		made := f.ask(t, alice)
+		f.force(t, made.ID)
+		crash := &failing{at: at, err: errCrash}
+		f.open(t, func(s *pebble.Store) erasure.Storage {
+			crash.Store = s
+			return crash
+		})
+		f.tombs.SetPart(part)
+		f.settle(t)
+		if more = crash.ended; more {
+			erased := uint64(strings.Count(f.types(t, "user", alice), "_was_tombstoned"))
+			if p := f.tombstone(t, made.ID).Progress; p.EventsDone != erased || p.Total > 0 && p.EventsTotal != events {
+				t.Errorf("write %d: %d events are replaced, and the progress is %+v", at, erased, p)
+			}
+		}
+
+		// Each part gave the stream another generation.
+		f.open(t, nil)
+		f.tombs.SetPart(part)
+		f.Clock.Advance(later)
+		f.settle(t)
+		key := j17.Key{Type: "user", ID: alice}
+		heads, err := f.Store.Heads(t.Context(), tenant, []j17.Key{key})
+		if err != nil || heads[0].Generation != (events+part-1)/part {
+			t.Errorf("write %d: the head is %+v, %v", at, heads, err)
+		}
+		if done := f.tombstone(t, made.ID); done.Status != "completed" || heads[0].Now() != chainOf(f.events(t, "user", alice)) {
+			t.Errorf("write %d: it is %+v", at, done)
+		}
+	}
+}
+
 // TestFullDisk lets the disk be full for a while in the middle: nothing of an execution is given up.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()

@@ -157,13 +157,25 @@ func lookedAt(looked string) (j17.StreamID, error) {
 
 // found counts what was found.
 func (x *execution) found(ctx context.Context) error {
-	n, err := x.o.Store.Count(ctx, x.tenant, reached, store.Prefix(x.row.id+"/"), maxReached)
-	if err != nil {
-		return err
+	streams, events := uint64(0), uint64(0)
+	for after, last := "", false; !last; {
+		some, err := x.entries(ctx, x.tenant, x.row.id, after, readAtOnce)
+		if err != nil {
+			return err
+		}
+		keys := make([]j17.Key, len(some))
+		for i, e := range some {
+			keys[i], after = e.key, e.key.String()
+		}
+		heads, err := x.o.Store.Heads(ctx, x.tenant, keys)
+		if err != nil {
+			return err
+		}
+		for i := range heads {
+			streams, events = streams+1, events+heads[i].Length
+		}
+		last = len(some) < readAtOnce
 	}
-	x.row.Streams, x.row.Phase = uint64(n), rewriting
+	x.row.Streams, x.row.Found, x.row.Phase = streams, events, rewriting
 	return x.save(ctx)
 }
-
-// maxReached is more than there can be.
-const maxReached = 1 << 40

@@ -85,7 +85,9 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			next.Seen = seen.String()
 			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
 			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: whole}
-			unit.Streams = append(unit.Streams, store.RewrittenStream{Key: e.key, Events: markers})
+			unit.Streams = append(unit.Streams, store.RewrittenStream{
+				Key: e.key, Events: markers, More: !next.Done, From: store.PresentChain{Version: e.Events, Chain: e.Present},
+			})
 			unit.Side = append(unit.Side, next.put(x.row.id))
 			if whole {
 				unit.Pre = append(unit.Pre, store.Pre{Key: e.key, Length: heads[i].Length})
@@ -138,7 +140,7 @@ func (x *execution) present(ctx context.Context) (j17.StreamID, error) {
 func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (markers []store.Rewritten, next *entry, err error) {
 	to := min(head.Length, e.Events+x.part)
 	next = &entry{
-		key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, Before: e.Before.clone(), After: e.After.clone(), Last: e.Last,
+		key: e.key, Events: to, Done: to == head.Length, Chain: e.Chain, Present: e.Present, First: e.First, Before: e.Before.clone(), After: e.After.clone(), Last: e.Last,
 	}
 	at := x.row.StartedAt.Format(time.RFC3339)
 	version, stands := e.Events, e.Present
@@ -150,7 +152,7 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 			version++
 			next.Last = ev.StreamID.String()
 			leaf := j17.Leaf(ev.Raw)
-			next.Chain, stands = j17.Link(next.Chain, leaf), j17.Link(stands, leaf)
+			next.Chain, stands, next.First = j17.Link(next.Chain, leaf), j17.Link(stands, leaf), j17.Link(next.First, ev.Leaf())
 			next.Before.add(leaf)
 			if ev.Erased() {
 				next.replaced(leaf)
@@ -170,10 +172,11 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 	}
 
 	// The whole stream was read: it has to be what the store says of it.
-	if stands != hash(head.Now()) {
+	whole := e.Events == 0 || e.First != hash{} // entries of older versions do not say what their events were at first
+	if !head.Rewriting() && stands != hash(head.Now()) || whole && next.First != hash(head.Chain) {
 		return nil, nil, &store.CorruptionError{Where: e.key.String(), Err: errors.New("its events are not those of its chain")}
 	}
-	next.Chain, next.Present = hash{}, hash{}
+	next.Chain, next.Present, next.First = hash{}, hash{}, hash{}
 	next.Before.Edge, next.After.Edge = []hash{next.Before.root()}, []hash{next.After.root()}
 	return markers, next, nil
 }

@@ -86,6 +86,8 @@ type row struct {
 	CompletedAt time.Time `json:"completed_at,omitzero"`
 	Root        string    `json:"root,omitempty"`
 	Size        uint64    `json:"size,omitempty"`
+	// Found is how many events the streams had when these were found.
+	Found uint64 `json:"found,omitempty"`
 	// Streams is how many streams were found, Done how many of them the phase is through with, Events how many events they have.
 	Streams uint64 `json:"streams,omitempty"`
 	Done    uint64 `json:"done,omitempty"`
@@ -158,10 +160,11 @@ type entry struct {
 	// Events is how many of its events are done. All of them are where Done is true.
 	Events uint64 `json:"events,omitempty"`
 	Done   bool   `json:"done,omitempty"`
-	// Chain is that of the events that are done, before they were replaced, Present that of what took their place; Before and After are
-	// the trees over both.
+	// Chain is that of the events that are done, before they were replaced, Present that of what took their place, First that of what they were
+	// at first; Before and After are the trees over the first two.
 	Chain   hash `json:"chain,omitzero"`
 	Present hash `json:"present,omitzero"`
+	First   hash `json:"first,omitzero"`
 	Before  tree `json:"before,omitzero"`
 	After   tree `json:"after,omitzero"`
 	// Last is the position of the last event that is done, Seen where the feed ended when it was about to be. Entries of older versions have
@@ -312,7 +315,20 @@ func (s *Service) first(ctx context.Context, t j17.Tenant, r *row, streams []wir
 
 // underWay shows how far an execution is, and what its last try failed of.
 func (s *Service) underWay(ctx context.Context, t j17.Tenant, r *row, out *wire.Tombstone) error {
-	out.Progress = &wire.TombstoneProgress{Phase: string(r.Phase), Done: r.Done, Total: r.Streams}
+	events := r.Events
+	if r.Phase == rewriting {
+		// Those of the streams that the next note is about are noted with each of them.
+		some, err := s.entries(ctx, t, r.id, r.Cursor, streamsAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, e := range some {
+			events += e.Events
+		}
+	}
+	out.Progress = &wire.TombstoneProgress{
+		Phase: string(r.Phase), Done: r.Done, Total: r.Streams, EventsDone: events, EventsTotal: max(r.Found, events),
+	}
 	item, err := s.o.Store.Get(ctx, t, executions, r.id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // it has just been completed

@@ -19,12 +19,16 @@ func tombstoneRoutes() []route {
 		{0, get, "tombstones/{tombstone}/streams", operator, view, "", []parameter{limited(), cursor()}, (*call).listTombstoneStreams},
 		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", nil, (*call).getCertificate},
 		{0, http.MethodDelete, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, nil, (*call).cancelTombstone},
-		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, nil, (*call).executeTombstone},
+		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, forced(), (*call).executeTombstone},
 	}
 }
 
 func tombstoned() []parameter {
 	return []parameter{{name: "dry_run", kind: flag, about: "Tell which streams would be erased, and store nothing."}}
+}
+
+func forced() []parameter {
+	return []parameter{{name: "force", kind: flag, about: "Carry it out before its time. It may stand in the body as well."}}
 }
 
 func pagedTombstones() []parameter {
@@ -117,7 +121,7 @@ func (c *call) executeTombstone(w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &ask); err != nil {
 		return err
 	}
-	got, err := c.api.Erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force)
+	got, err := c.api.Erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.isSet("force"))
 	return c.tombstone(w, http.StatusAccepted, got, err)
 }
 

@@ -144,7 +144,12 @@ func TestTombstones(t *testing.T) {
 	if got := a.ops(t, "GET", "tombstones/"+made.ID+"/certificate", ""); got.status != 409 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	if begun := ask("POST", "tombstones/"+made.ID+"/execute", `{"force":true}`, 202); begun.Status != "executing" || !begun.Forced {
+	for query, want := range map[string]int{"": 409, "?force=false": 409, "?force=perhaps": 400} {
+		if got := a.ops(t, "POST", "tombstones/"+made.ID+"/execute"+query, ""); got.status != want {
+			t.Errorf("%q: %d %s", query, got.status, got.body)
+		}
+	}
+	if begun := ask("POST", "tombstones/"+made.ID+"/execute?force=true", "", 202); begun.Status != "executing" || !begun.Forced {
 		t.Errorf("begun is %+v", begun)
 	}
 	if err := a.Erasures.Queue().Settle(t.Context()); err != nil {

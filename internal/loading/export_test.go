@@ -66,6 +66,11 @@ func (f *fixture) write(tb testing.TB, id string, size int) j17.StreamID {
 	return f.Post(tb, "note/"+id+"/was_written", enginetest.Body(`{"text":"`+strings.Repeat("x", size)+`"}`)).IDs[0]
 }
 
+// erasedData are data of markers.
+const erasedData = `{"original_hash":"0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a",` +
+	`"chain_hash":"0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b","original_type":"was_written",` +
+	`"tombstone_id":"tmb_4k7vx9tz2nqr8w3","tombstoned_at":"2026-11-21T08:00:00Z"}`
+
 // erase rewrites all events of a note.
 func (f *fixture) erase(tb testing.TB, id string) {
 	tb.Helper()
@@ -75,7 +80,7 @@ func (f *fixture) erase(tb testing.TB, id string) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.Events = append(s.Events, store.Rewritten{Version: e.Version, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{"actor":{"type":"system_agent","id":"tombstone"}}`)})
+		s.Events = append(s.Events, store.Rewritten{Version: e.Version, Type: "_was_tombstoned", Data: []byte(erasedData), Metadata: []byte(`{"actor":{"type":"system","id":"system"}}`)})
 	}
 	if r, err := f.Fixture.Store.Rewrite(tb.Context(), tenant, store.Rewrite{Streams: []store.RewrittenStream{s}}); err != nil || r.Outcome != store.Committed {
 		tb.Fatalf("%+v, %v", r, err)

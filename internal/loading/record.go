@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/decider"
 	"j17/internal/engine"
+	"j17/internal/erasure"
 	"j17/internal/eventfile"
 	"j17/internal/ident"
 	"j17/internal/store"
@@ -171,9 +172,12 @@ type recorder struct {
 type pastStream struct {
 	// last is the time of its last event.
 	last int64
-	// names is the hash of its Names.
+	// names is the hash of its Names, but for plainBit.
 	names uint64
 }
+
+// plainBit tells of an aggregate that it has an event that was not erased. No marker stands behind one.
+const plainBit = 1
 
 // pastUnit is events of a recording that are stored together.
 type pastUnit struct {
@@ -253,6 +257,11 @@ func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*deci
 	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")
+	}
+	if file.Type == ident.WasTombstoned {
+		if err := erasure.CheckMarker(file.Data, file.Metadata); err != nil {
+			return nil, err
+		}
 	}
 	x, faults := c.d.Examine(ctx, file)
 	if len(faults) > 0 {
@@ -357,13 +366,20 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 		if err := c.makeRoom(); err != nil {
 			return fresh, err
 		}
-		s.names = maphash.Comparable(c.seed, ev.file.Names)
+		s.names = maphash.Comparable(c.seed, ev.file.Names) &^ plainBit
 		if look {
 			heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
 			if err != nil {
 				return fresh, engine.StorageError(err)
 			}
 			s.last = heads[0].LastTime
+			plain, err := c.endsPlain(ctx, ev, heads[0].Length)
+			if err != nil {
+				return fresh, err
+			}
+			if plain {
+				s.names |= plainBit
+			}
 		}
 		c.streams[hash] = s
 	}
@@ -382,19 +398,39 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 	if at < s.last {
 		err = j17.Errorf(j17.CodeInvalidField, "The event lies before the one that its aggregate has already, at %d: time never runs backward in an aggregate", s.last).At("metadata.timestamp")
 	}
+	marker := ev.file.Type == ident.WasTombstoned
+	if err == nil && marker && s.names&plainBit != 0 {
+		err = j17.Errorf(j17.CodeInvalidField, "The '%s' stands behind an event of its aggregate that was not erased: an erasure replaces all events from the first one on", ident.WasTombstoned).At("type")
+	}
 	if err != nil {
 		c.fault(ev, err)
 		return fresh, nil
 	}
 
 	// What the events behind it are compared with.
-	s.last = max(s.last, at)
+	if s.last = max(s.last, at); !marker {
+		s.names |= plainBit
+	}
 	c.streams[hash] = s
 	if number, ok := c.d.Number(ev.file.PublicID); ok {
 		n, _ := strconv.ParseUint(number, 10, 63) // checked
 		c.highest = max(c.highest, n)
 	}
 	return fresh, nil
+}
+
+// endsPlain reports whether the last event that the store has of a stream was not erased, where the event behind it is a marker.
+func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) (plain bool, err error) {
+	if length == 0 || ev.file.Type != ident.WasTombstoned {
+		return false, nil
+	}
+	for last, err := range c.Store.ReadStream(ctx, c.r.Tenant, ev.Key, length, length) {
+		if err != nil {
+			return false, engine.StorageError(err)
+		}
+		plain = last.Type != ident.WasTombstoned
+	}
+	return plain, nil
 }
 
 const (
@@ -444,7 +480,7 @@ func (c *recorder) claim(ctx context.Context, key j17.Key, names j17.Names, s pa
 	if names == (j17.Names{}) {
 		return nil
 	}
-	if maphash.Comparable(c.seed, names) != s.names {
+	if maphash.Comparable(c.seed, names)&^plainBit != s.names&^plainBit {
 		return j17.Errorf(j17.CodeInvalidField, "The aggregate has other names in an event before: names stand with the first event of an aggregate").At("key")
 	}
 	taken := func(path, name string) error {

@@ -3,9 +3,11 @@ package loading_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -518,6 +520,62 @@ func TestFaultsOfAnImportHaveTheirPlaces(t *testing.T) {
 		got.Message, got.Plain, got.Hint = "", false, ""
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", text, diff)
+		}
+	}
+}
+
+// TestMarkersThatNoErasureHasMade: an import takes a marker in the form that an erasure writes, where one can stand, and no other.
+func TestMarkersThatNoErasureHasMade(t *testing.T) {
+	const actor, plain = `"actor":{"type":"system","id":"system"}`, `{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"` + user + `"}}}`
+	sum := strings.Repeat("0a", 32)
+	members := map[string]string{
+		"original_hash": sum, "chain_hash": sum, "original_type": "was_written", "tombstone_id": "tmb_4k7vx9tz2nqr8w3", "tombstoned_at": "2026-11-21T08:00:00Z",
+	}
+	marker := func(name, text, metadata string) string {
+		data := maps.Clone(members)
+		if data[name] = text; text == "" {
+			delete(data, name)
+		}
+		raw, err := json.Marshal(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"key":"note:%s","type":"_was_tombstoned","data":` + string(raw) + `,"metadata":{` + metadata + `}}`
+	}
+	right := marker("original_type", "was_written", actor)
+	f := historians(t)
+	takes := func(lines ...string) error {
+		_, err := f.Import(t.Context(), recording(strings.ReplaceAll(strings.Join(lines, "\n"), "%s", fresh())))
+		return err
+	}
+
+	// What stands in exports comes in.
+	for _, lines := range [][]string{{right}, {right, right, plain}, {marker("original_type", "_was_tombstoned", actor+`,"timestamp":1`)}} {
+		if err := takes(lines...); err != nil {
+			t.Errorf("%s: %v", lines, err)
+		}
+	}
+
+	// What none of them can have does not.
+	for path, lines := range map[string][]string{
+		"data.original_hash": {marker("original_hash", strings.ToUpper(sum), actor)}, "data.chain_hash": {marker("chain_hash", sum[2:], actor)},
+		"data.original_type": {marker("original_type", "", actor)}, "data.tombstone_id": {marker("tombstone_id", "ins_4k7vx9tz2nqr8w3", actor)},
+		"data.tombstoned_at": {marker("tombstoned_at", "2026-11-21T08:00:00+00:00", actor)}, "data.n": {marker("n", "1", actor)},
+		"metadata.actor":  {marker("original_type", "was_written", `"actor":{"type":"user","id":"`+user+`"}`)},
+		"metadata.target": {marker("original_type", "was_written", actor+`,"target":{"type":"user","id":"`+user+`"}`)},
+		"type":            {right, plain, right},
+	} {
+		if e, ok := errors.AsType[*j17.Error](takes(lines...)); !ok || e.Code != j17.CodeInvalidField || len(e.Errors) != 1 || e.Errors[0].Path != path {
+			t.Errorf("%s: %+v", path, e)
+		}
+	}
+
+	// Nor does one behind what the store has already.
+	stored := fresh()
+	for i, line := range []string{right, right, plain, marker("tombstoned_at", "2026-11-22T08:00:00Z", actor)} {
+		_, err := f.Import(t.Context(), recording(strings.ReplaceAll(line, "%s", stored)))
+		if refused := err != nil; refused != (i == 3) {
+			t.Errorf("line %d: %v", i, err)
 		}
 	}
 }

@@ -169,9 +169,13 @@ type Head struct {
 	LastTime  int64
 	// Generation is how often events of the stream were rewritten. What was made of its events before is outdated by it.
 	Generation uint64
-	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain.
+	// Present is the chain over the bytes that the events have now; zero while Generation is 0, since then it is Chain, and while
+	// Rewriting.
 	Present [32]byte
 }
+
+// Rewriting reports whether the stream is rewritten in parts at the moment. What its events are now has no chain until the last part.
+func (h Head) Rewriting() bool { return h.Generation > 0 && h.Present == [32]byte{} }
 
 // Now returns the chain over the bytes that the events have now.
 func (h Head) Now() [32]byte {
@@ -193,6 +197,17 @@ type Rewrite struct {
 type RewrittenStream struct {
 	Key    j17.Key
 	Events []Rewritten
+	// More tells that other parts follow. The chain over what the events are now is made with the last part, so that a long stream is not read
+	// anew for each.
+	More bool
+	// From is that chain up to the version Version, which comes before Events, where the caller knows it.
+	From PresentChain
+}
+
+// PresentChain is the chain over the bytes that the first Version events of a stream have now.
+type PresentChain struct {
+	Version uint64
+	Chain   [32]byte
 }
 
 // Entry is an element of the feed: an event or a note.

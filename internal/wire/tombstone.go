@@ -61,6 +61,9 @@ type TombstoneProgress struct {
 	// Done and Total count streams; Total is 0 until all are found.
 	Done  uint64 `json:"done"`
 	Total uint64 `json:"total"`
+	// EventsDone and EventsTotal count events of these in the same way: those that are replaced.
+	EventsDone  uint64 `json:"events_done"`
+	EventsTotal uint64 `json:"events_total"`
 	// Attempts is how many tries have failed since one went well.
 	Attempts int `json:"attempts,omitempty"`
 }

@@ -50,7 +50,7 @@ func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kno
 		note, untagged := store.Note{Position: b.position(tn)}, map[string]uint64{}
 		for i := range r.Streams {
 			stream := &r.Streams[i]
-			if len(stream.Events) == 0 {
+			if !rewrites(stream, known[i].rewriting) {
 				continue
 			}
 			generation, err := b.rewrite(ctx, tn, stream, known[i], untagged)
@@ -112,10 +112,12 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 	if known.tenant != t.nextNumber || known.generation != h.Generation || known.length > h.Length {
 		known = presentChain{tenant: t.nextNumber, generation: h.Generation}
 	}
-	if err := known.extend(ctx, b.store.db, t.name, stream, h.Length); err != nil {
-		return 0, err
+	if h.Present = [hashBytes]byte{}; !stream.More {
+		if err := known.extend(ctx, b.store.db, t.name, stream, h.Length); err != nil {
+			return 0, err
+		}
+		h.Present = known.chain
 	}
-	h.Present = known.chain
 	h.Generation++
 	if !h.changed {
 		h.changed = true
@@ -131,6 +133,13 @@ type presentChain struct {
 	generation uint64
 	length     uint64
 	chain      [hashBytes]byte
+	// rewriting tells that parts of the stream were rewritten before.
+	rewriting bool
+}
+
+// rewrites reports whether a stream gets another generation: some of its events are replaced, or the last part is done and the chain is to be made.
+func rewrites(stream *store.RewrittenStream, rewriting bool) bool {
+	return len(stream.Events) > 0 || rewriting && !stream.More
 }
 
 // presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all of their events, and
@@ -143,14 +152,21 @@ func (s *Store) presentChains(ctx context.Context, t j17.Tenant, streams []store
 	defer r.close()
 	known := make([]presentChain, len(streams))
 	for i := range streams {
-		if r.tenant == 0 || len(streams[i].Events) == 0 || !canExist(streams[i].Key) {
+		if r.tenant == 0 || !canExist(streams[i].Key) {
 			continue
 		}
 		h, err := r.load(streams[i].Key)
 		if err != nil {
 			return nil, err
 		}
-		known[i] = presentChain{tenant: r.tenant, generation: h.Generation}
+		from := streams[i].From
+		if from.Version > h.Length {
+			from = store.PresentChain{}
+		}
+		known[i] = presentChain{tenant: r.tenant, generation: h.Generation, length: from.Version, chain: from.Chain, rewriting: h.Rewriting()}
+		if streams[i].More || !rewrites(&streams[i], h.Rewriting()) {
+			continue
+		}
 		if err := known[i].extend(ctx, r.snapshot, t, &streams[i], h.Length); err != nil {
 			return nil, err
 		}

@@ -392,7 +392,7 @@ func (b *batch) stageEvents(t *tenant, u *store.Append, r *store.Result) {
 		leaf := sha256.Sum256(b.value[leafOffset(len(b.own)):])
 		t.added = append(t.added, keptLeaf{store.Leaf{Position: id, Hash: leaf}, b.store.leaves.hash(e.Key.Type)})
 		h.Chain = j17.Link(h.Chain, leaf)
-		if h.Generation > 0 {
+		if h.Generation > 0 && !h.Rewriting() {
 			h.Present = j17.Link(h.Present, leaf)
 		}
 
