@@ -25,7 +25,8 @@ type Command struct {
 	// comes to.
 	Effects EffectsOf
 
-	// Depth is how many sagas have led to the command, each triggered by an event of the one before; 0 for what comes from elsewhere.
+	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and soon after it; 0 for what
+	// comes from elsewhere.
 	Depth int
 
 	// tried tells that nothing of it will be stored.

@@ -35,6 +35,9 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 			return engine.Effects{}, engine.StorageError(err)
 		}
 	}
+	if e.deepest > maxDepth {
+		return engine.Effects{}, tooDeep()
+	}
 	if err := e.sums(ctx); err != nil {
 		return engine.Effects{}, err
 	}
@@ -79,6 +82,8 @@ type effects struct {
 	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
 	seen   map[decider.Awaited]bool
 	marked []string
+	// deepest is the greatest depth of what the command schedules.
+	deepest int
 	// most is the bound of all pending events, and fired is how many the command itself takes from among them.
 	most, fired int64
 
@@ -132,6 +137,21 @@ func (e *effects) event(ctx context.Context, i int) error {
 	return nil
 }
 
+// maxDepth is how many events may schedule each other, one after the other, each to come within so many seconds, which is sooner than any delay
+// lets it. So a circle of them ends in which each says a time that is past.
+const (
+	maxDepth = 50
+	soon     = 5 * 60
+)
+
+// tooDeep is the error of an event that would schedule another one soon, at the end of too many.
+func tooDeep() error {
+	err := j17.Errorf(j17.CodeImplicationLimit, "Events schedule each other %d deep at most where each is due within %d minutes, and the event would schedule another one. "+
+		"Nothing was written. Let the spec end the circle by a condition, or by times that lie further ahead.", maxDepth, soon/60)
+	err.Plain = true
+	return err
+}
+
 // schedule adds an event that is to come later; n numbers those of one event.
 func (e *effects) schedule(later *decider.Scheduled, n int) {
 	cause := &e.d.Events[later.Cause]
@@ -139,6 +159,10 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
 		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
 		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.Command.CorrelationID,
+	}
+	if r.FireAt < e.d.Timestamp+soon {
+		r.Depth = e.d.Command.Depth + 1
+		e.deepest = max(e.deepest, r.Depth)
 	}
 	for _, on := range later.CancelOn {
 		r.CancelOn = append(r.CancelOn, named(on))

@@ -117,6 +117,7 @@ func (s *Service) command(d *due) *engine.Command {
 	text := value.StringValue
 	return &engine.Command{
 		Tenant:  d.claim.Tenant,
+		Depth:   d.Depth,
 		Effects: s.unlessCanceled(d),
 		Command: command.Command{
 			Writes: command.One(d.Type, d.ID, d.Event, data), Trusted: true,

@@ -38,8 +38,10 @@ type row struct {
 	Event         string           `json:"event"`
 	CancelOn      []wire.EventName `json:"cancel_on,omitempty"`
 	CorrelationID string           `json:"correlation_id,omitempty"`
-	Attempts      int              `json:"attempts,omitempty"`
-	LastError     string           `json:"last_error,omitempty"`
+	// Depth is that of the command that writes the event.
+	Depth     int    `json:"depth,omitempty"`
+	Attempts  int    `json:"attempts,omitempty"`
+	LastError string `json:"last_error,omitempty"`
 }
 
 // key is that of the row's item.
