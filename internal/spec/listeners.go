@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"j17"
@@ -93,6 +94,15 @@ func (c *compiler) urls(l *Listener, v value.Value, at diag.Pointer) {
 	}
 }
 
+// validPort reports whether the port of a URL, if it names one, is one that can be connected to.
+func validPort(u *url.URL) bool {
+	if u.Port() == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(u.Port(), 10, 16)
+	return err == nil && n > 0
+}
+
 func (c *compiler) url(v value.Value, at diag.Pointer) string {
 	text, ok := c.text(v, at, "a listener's URL")
 	if !ok {
@@ -102,6 +112,8 @@ func (c *compiler) url(v value.Value, at diag.Pointer) string {
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "" || (u.Scheme != "https" && u.Scheme != "http"):
 		c.badURL(at, text)
+	case !validPort(u):
+		c.badPort(at, u.Port())
 	case u.User != nil:
 		c.urlWithPassword(at)
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):

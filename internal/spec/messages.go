@@ -559,6 +559,10 @@ func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
 
 // Listeners.
 
+func (m *messages) badPort(at diag.Pointer, port string) {
+	m.Errorf(at, "%s is no port", quote(port)).Hintf("write a number from 1 to 65535, or leave it out")
+}
+
 func (m *messages) badURL(at diag.Pointer, text string) {
 	m.Errorf(at, "%s is no URL to deliver to", quote(text)).Hintf(`write it in full, as in "https://example.com/hooks/orders"`)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -213,7 +215,7 @@ func (d *disk) setShort(short bool) {
 
 // inflate creates the ballast file.
 func (d *disk) inflate() bool {
-	f, err := d.FS.Create(d.ballastPath(), vfs.WriteCategoryUnspecified)
+	f, err := d.create(d.ballastPath(), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false
 	}
@@ -410,6 +412,41 @@ func isTable(path string) bool {
 	return strings.HasSuffix(path, tableSuffix) || strings.HasSuffix(path, blobSuffix)
 }
 
+// ownerOnly is the mode of the store's files: nobody else may read them, also in a copy whose folders are open to others.
+const ownerOnly = 0o600
+
+// closeToOthers takes from others the right to read files of the store.
+func (d *disk) closeToOthers() {
+	if !d.onDisk {
+		return
+	}
+	err := filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // it was merged into others
+		case err != nil || info.Mode().Perm()&0o077 == 0:
+			return err
+		}
+		return os.Chmod(path, ownerOnly) //nolint:gosec // nobody else can write to the folder
+	})
+	if err != nil {
+		d.logger.Warn("files of the store could not be closed to others", slog.Any("error", err))
+	}
+}
+
+// create creates a file that nobody else may read.
+func (d *disk) create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, category)
+	if err == nil && d.onDisk {
+		_ = os.Chmod(name, ownerOnly) // the next start mends what this does not
+	}
+	return f, err
+}
+
 // Create creates a file.
 func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	table := isTable(name)
@@ -418,7 +455,7 @@ func (d *disk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, er
 		_ = d.pause()
 	}
 	d.startLog(name)
-	f, err := d.open(table, func() (vfs.File, error) { return d.FS.Create(name, category) })
+	f, err := d.open(table, func() (vfs.File, error) { return d.create(name, category) })
 	if table && err == nil {
 		return &unfinishedTable{File: f, standBack: d.standBackOf(category)}, nil
 	}
@@ -447,7 +484,7 @@ func (d *disk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCate
 		f, err := d.FS.ReuseForWrite(oldname, newname, category)
 		if _, gone := d.Stat(oldname); err != nil && gone != nil {
 			// It was renamed and could not be opened.
-			return d.FS.Create(newname, category)
+			return d.create(newname, category)
 		}
 		return f, err
 	})

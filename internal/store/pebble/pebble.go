@@ -284,6 +284,7 @@ func (s *Store) open(o Options) error {
 	if seen := s.disk.marks.seen(); seen > 0 {
 		s.guard.seen = time.UnixMilli(seen)
 	}
+	s.disk.closeToOthers()
 	s.disk.phase.Store(running)
 	s.view = &view{snapshot: s.db.NewSnapshot()}
 	return nil
