@@ -54,7 +54,7 @@ func (c *call) retrySaga(w http.ResponseWriter) error {
 func sagaShape(g *saga.Saga) wire.Saga {
 	shape := wire.Saga{
 		SagaID: g.ID, Type: g.Type, Status: string(g.Status), SpecVersion: g.Version,
-		Trigger: wire.SagaTrigger(g.Trigger), Steps: make([]wire.SagaStep, len(g.Steps)), Error: (*wire.SagaError)(g.Error),
+		Trigger: wire.SagaTrigger(g.Trigger), Steps: make([]wire.SagaStep, len(g.Steps)),
 	}
 	if step := g.CurrentStep(); step != "" {
 		shape.CurrentStep = &step
@@ -64,6 +64,9 @@ func sagaShape(g *saga.Saga) wire.Saga {
 	}
 	for i, s := range g.Steps {
 		shape.Steps[i] = wire.SagaStep{Name: s.Name, Status: string(s.Status), WaitingSince: s.WaitingSince, CompletedAt: s.CompletedAt}
+	}
+	if e := g.Error; e != nil {
+		shape.Error = &wire.SagaError{Step: e.Step, Code: e.Code, Requirement: e.Requirement, Message: e.Sentence()}
 	}
 	return shape
 }

@@ -34,12 +34,13 @@ func (f *Failure) seen() value.Value {
 	}
 	return value.ObjectValue(
 		value.Member{Key: "code", Value: orNull(f.Code)}, value.Member{Key: "requirement", Value: orNull(f.Requirement)},
-		value.Member{Key: "step", Value: value.StringValue(f.Step)}, value.Member{Key: "message", Value: value.StringValue(f.sentence())},
+		value.Member{Key: "step", Value: value.StringValue(f.Step)}, value.Member{Key: "message", Value: value.StringValue(f.Sentence())},
 	)
 }
 
-// sentence says why without places in the spec: it may come to stand in states, which others read than who looks after sagas.
-func (f *Failure) sentence() string {
+// Sentence says why without places in the spec: it may come to stand in states, which others read than who looks after sagas. The timeline has
+// the places.
+func (f *Failure) Sentence() string {
 	if f.Code == "" || f.Code == awaitTimeout {
 		return f.Message
 	}
