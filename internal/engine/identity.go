@@ -113,26 +113,41 @@ func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggrega
 func (e *Engine) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
 	typ := d.Types[aggregateType]
 	index, name := handleIndex, id
-	if typ == nil || !decider.Named(typ) {
-		key, err := d.Key(aggregateType, id)
-		return key, nil, err
-	} else if number, ok := d.Number(id); ok && typ.Sequence {
+	number, numbered := d.Number(id)
+	own := typ != nil && (typ.Sequence && numbered || typ.Handle != "" && ident.IsHandle(id))
+	if numbered {
 		index, name = numberIndex, number
-	} else if typ.Handle == "" || !ident.IsHandle(id) {
-		key, err := d.Key(aggregateType, id)
-		return key, nil, err
 	}
+	if !own {
+		key, err := d.Key(aggregateType, id)
+		if err == nil || typ == nil || !ident.IsHandle(id) && !isPublicID(id) {
+			return key, nil, err
+		}
+	}
+
+	// The name of an aggregate, of this type, of another one, or of none here.
 	owner, err := e.name(ctx, t, index, name)
 	if err != nil {
 		return j17.Key{}, nil, err
 	}
-	if ownerType, ownerID, ok := strings.Cut(owner, ":"); ok && ownerType == aggregateType {
+	ownerType, ownerID, ok := strings.Cut(owner, ":")
+	switch {
+	case !ok:
+		return j17.Key{}, []store.Fence{{Space: index, Key: name}}, notFound()
+	case ownerType != aggregateType: // names are for good
+		return j17.Key{}, nil, j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: '%s' is one of type '%s'", id, ownerType).At("key")
+	default:
 		return j17.Key{Type: ownerType, ID: ownerID}, nil, nil
 	}
-	if owner != "" {
-		return j17.Key{}, nil, notFound() // names are for good: it is that of an aggregate of another type
-	}
-	return j17.Key{}, []store.Fence{{Space: index, Key: name}}, notFound()
+}
+
+// isPublicID reports whether an id has the form of the public id of a project, this one or another.
+func isPublicID(id string) bool {
+	key, number, ok := strings.Cut(id, "-")
+	upper := func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
+	digit := func(r rune) bool { return r >= '0' && r <= '9' }
+	return ok && key != "" && number != "" && (number[0] != '0' || number == "0") && !digit(rune(key[0])) &&
+		!strings.ContainsFunc(key, func(r rune) bool { return !upper(r) }) && !strings.ContainsFunc(number, func(r rune) bool { return !digit(r) })
 }
 
 // mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.

@@ -255,14 +255,14 @@ func TestNamesThatLeadNowhere(t *testing.T) {
 		"refund/VNO-":                     j17.CodeInvalidIdentifier,
 		"refund/VNO-latest":               j17.CodeInvalidIdentifier, // the counter's name
 		"refund/VNO-+1":                   j17.CodeInvalidIdentifier,
-		"refund/OTHER-1":                  j17.CodeInvalidIdentifier,
+		"refund/OTHER-1":                  j17.CodeAggregateNotFound, // of another project
 		"refund/1":                        j17.CodeInvalidIdentifier,
 		"payment/PMT_4K7VX9TZ2NQR8W3":     j17.CodeInvalidIdentifier,
 		"payment/" + payment.Handle + "x": j17.CodeInvalidIdentifier,
-		"payment/VNO-1":                   j17.CodeInvalidIdentifier, // payments have no numbers
-		"ticket/" + refund.Handle:         j17.CodeInvalidIdentifier, // tickets have no handles
-		"note/" + payment.Handle:          j17.CodeInvalidIdentifier, // notes have no names at all
-		"note/VNO-1":                      j17.CodeInvalidIdentifier,
+		"payment/VNO-1":                   j17.CodeAggregateNotFound, // payments have no numbers
+		"ticket/" + refund.Handle:         j17.CodeAggregateNotFound, // tickets have no handles
+		"note/" + payment.Handle:          j17.CodeAggregateNotFound, // notes have no names at all
+		"note/VNO-1":                      j17.CodeAggregateNotFound,
 	} {
 		typ, name, _ := strings.Cut(path, "/")
 		event := map[string]string{"ticket": "was_filed", "note": "was_written"}[typ]
