@@ -151,7 +151,7 @@ func TestCorePages(t *testing.T) {
 	if pages != len(docs.CorePages()) {
 		t.Errorf("%d pages, want %d", pages, len(docs.CorePages()))
 	}
-	for _, word := range []string{"aggregate_types", "$.data", "cancel_on", "requires", "previous_length", "on_failed", "$coalesce", "minItems", "Authorization: Bearer"} {
+	for _, word := range []string{"aggregate_types", "$.data", "cancel_on", "requires", "previous_length", "on_failed", "$coalesce", "$if", "$defs", "minItems", "Authorization: Bearer"} {
 		if !strings.Contains(text, word) {
 			t.Errorf("%q is nowhere in it", word)
 		}
