@@ -33,7 +33,6 @@ func costlies() map[string]costly {
 		"proof":      {(*target).longStream, audits("merkle-proof/0")},
 		"triangles":  {(*target).manyPlaces, (*target).triangles},
 		"concat":     {(*target).digits, (*target).concat},
-		"diff":       {(*target).largeSpec, (*target).diff},
 		"conditions": {(*target).tagged, (*target).conditions},
 	}
 }
@@ -260,29 +259,6 @@ func (t *target) digits(ctx context.Context, _ int) error {
 // concat joins it with n others.
 func (t *target) concat(ctx context.Context, n int) error {
 	return t.ask(ctx, http.MethodPost, "/text/"+subject+"/was_joined", `{"data":{"ns":`+numbers(n, 0)+`},`+actor+`}`)
-}
-
-// largeSpec deploys a spec of about n bytes.
-func (t *target) largeSpec(ctx context.Context, n int) error {
-	var b strings.Builder
-	b.WriteString(`{"agent_types":["user"],"aggregate_types":{`)
-	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, `%s"t%d":{"events":{`, strings.Repeat(",", min(1, i)), i)
-		for k := range 20 {
-			fmt.Fprintf(&b, `%s"e%d":{"schema":{"type":"object","properties":{"a":{"type":"string","maxLength":%d},"b":{"type":"integer"}}},"handler":[{"set":{"target":"a","value":"$.data.a"}}]}`,
-				strings.Repeat(",", min(1, k)), k, i+1)
-		}
-		b.WriteString("}}")
-	}
-	b.WriteString("}}")
-	_, err := t.Administer(ctx, t.client, http.MethodPost, "spec", strings.NewReader(`{"force":true,"spec":`+b.String()+`}`))
-	return err
-}
-
-// diff compares a version of the spec with itself.
-func (t *target) diff(ctx context.Context, _ int) error {
-	_, err := t.Administer(ctx, t.client, http.MethodGet, "spec/diff?from=2&to=2", nil)
-	return err
 }
 
 // tagged writes n events that each have the same ten tags, and none that a condition asks for with them.

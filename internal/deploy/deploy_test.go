@@ -769,6 +769,22 @@ func TestHistory(t *testing.T) {
 	}
 	_, err = f.Diff(t.Context(), f.instance, j17.Prod, 1, 7)
 	wantCode(t, "with no version", err, j17.CodeNotFound)
+	_, err = f.Diff(t.Context(), f.instance, j17.Prod, 7, 7)
+	wantCode(t, "no version with itself", err, j17.CodeNotFound)
+
+	// Versions with the same text are not compiled: also one that is not valid is equal to itself, and to the same text deployed again.
+	for base, source := range []string{"{}", "{ }", "{}"} {
+		if _, err := f.registry.Specs.Put(t.Context(), control.Deployment{Instance: f.instance, Environment: j17.Test, Source: []byte(source), Base: base}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, to := range []int{1, 3} {
+		if d, err = f.Diff(t.Context(), f.instance, j17.Test, 1, to); err != nil || d.To != to || d.Changes == nil || len(d.Changes)+len(d.Incompatible) != 0 {
+			t.Errorf("1 and %d: %+v, %v", to, d, err)
+		}
+	}
+	_, err = f.Diff(t.Context(), f.instance, j17.Test, 1, 2)
+	wantCode(t, "versions that are not valid", err, j17.CodeInvalidSpec)
 
 	// A promotion needs the blobs where it goes to.
 	f.upload(t, "a.wasm", "apply_handler")

@@ -78,33 +78,42 @@ type Difference struct {
 	Incompatible []j17.FieldError
 }
 
-// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where this version of the
-// program does not accept one of them.
+// Diff compares two versions of an environment's spec. It is a *j17.Error of CodeInvalidSpec where they differ and this version of
+// the program does not accept one of them.
 func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment, from, to int) (Difference, error) {
-	old, err := s.compiled(ctx, instance, env, from)
+	old, err := s.registry.Specs.Version(ctx, instance, env, from)
 	if err != nil {
 		return Difference{}, err
 	}
-	next, err := s.compiled(ctx, instance, env, to)
+	next, err := s.registry.Specs.Version(ctx, instance, env, to)
 	if err != nil {
 		return Difference{}, err
 	}
-	changes := spec.Diff(old, next)
-	if changes == nil {
-		changes = []spec.Change{}
+
+	// The same text differs in nothing, which need not be found out: to compile and compare a large spec takes seconds.
+	d := Difference{From: from, To: to, Changes: []spec.Change{}, Incompatible: []j17.FieldError{}}
+	if old.Hash == next.Hash {
+		return d, nil
 	}
-	return Difference{From: from, To: to, Changes: changes, Incompatible: FieldErrors(errorsOf(spec.Compare(old, next)))}, nil
+	before, err := compilable(&old)
+	if err != nil {
+		return Difference{}, err
+	}
+	after, err := compilable(&next)
+	if err != nil {
+		return Difference{}, err
+	}
+	d.Changes = append(d.Changes, spec.Diff(before, after)...)
+	d.Incompatible = FieldErrors(errorsOf(spec.Compare(before, after)))
+	return d, nil
 }
 
-func (s *Service) compiled(ctx context.Context, instance string, env j17.Environment, version int) (*spec.Compiled, error) {
-	stored, err := s.registry.Specs.Version(ctx, instance, env, version)
-	if err != nil {
-		return nil, err
-	}
+// compilable compiles a version of a spec that is compared with another one.
+func compilable(stored *control.Spec) (*spec.Compiled, error) {
 	compiled, found := spec.CompileStored(stored.Source)
 	if compiled == nil {
 		e := invalid(found)
-		e.Message = "Version " + strconv.Itoa(version) + " of the spec is not valid for this version of the program, so it cannot be compared."
+		e.Message = "Version " + strconv.Itoa(stored.Version) + " of the spec is not valid for this version of the program, so it cannot be compared."
 		return nil, e
 	}
 	return compiled, nil
