@@ -33,14 +33,31 @@ func (r reader) implication(v value.Value, at diag.Pointer) {
 		inner.emit(m.Get("emit"), at.Key("emit"))
 	}
 	schedule := v.Get("schedule")
-	if due := schedule.Get("at"); !due.IsMissing() {
-		r.value(due, at.Key("schedule").Key("at"), tick.AsValue)
-	}
+	r.time(schedule.Get("at"), at.Key("schedule").Key("at"))
 	r.emit(schedule.Get("emit"), at.Key("schedule").Key("emit"))
 	for i, match := range schedule.Get("cancel_on").Elems() {
 		r.id(match.Get("id"), at.Key("schedule").Key("cancel_on").Index(i).Key("id"))
 	}
 	r.implications(v.Get("pipeline"), at.Key("pipeline"))
+}
+
+// time looks at a value that is to be a time, and warns of one that never is.
+func (r reader) time(v value.Value, at diag.Pointer) {
+	if v.IsMissing() || !r.spend(1) {
+		return
+	}
+	r.value(v, at, tick.AsValue)
+	if k := r.kinds(v, tick.TemplateForm); k&(outline.String|outline.Number) == 0 {
+		r.c.neverATime(at, known(k))
+		return
+	}
+	p, err := jsonpath.Parse(v.Str())
+	if err != nil {
+		return
+	}
+	if format := r.schemaOf(p).Member("format").Str(); format != "" && format != "date-time" {
+		r.c.neverATime(at, "a text of the format "+quote(format))
+	}
 }
 
 // schemaOf returns the schema of what a path leads to, missing where there is none.

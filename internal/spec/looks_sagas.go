@@ -41,6 +41,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 		r.emit(step.Get("emit"), at.Key("emit"))
 		failed.emit(step.Get("compensate"), at.Key("compensate"))
 		r.id(step.Get("await").Get("id"), at.Key("await").Key("id"))
+		r.time(step.Get("await").Get("until"), at.Key("await").Key("until"))
 
 		if each == nil {
 			continue

@@ -98,6 +98,10 @@ func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
 	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
 }
 
+func (m *messages) neverATime(at diag.Pointer, has string) {
+	m.Warnf(at, "this is never a time: it is %s", has).Hintf(`times are texts with a date, a time and an offset, as "format": "date-time" lets in, or whole numbers of Unix seconds`)
+}
+
 func (m *messages) choiceOfNothing(at diag.Pointer, needs outline.Kinds) {
 	m.Warnf(at, "this is null where the predicate of $if does not hold, and %s is needed", phrase(needs)).Hintf(`add "else"`)
 }
