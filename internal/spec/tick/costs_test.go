@@ -247,3 +247,22 @@ func values(v value.Value) int {
 	}
 	return n
 }
+
+// What puts a text together of a container writes it whole each time, also where its weight is known already.
+func TestWritingContainersIsCharged(t *testing.T) {
+	const n = 100_000
+	h := compile(t, `{"if":{"every":{"in":"$.data.ns","as":"$n","match":{"not_equals":[{"$concat":["@.digits","$n"]},"x"]}}},"then":[]}`)
+	state := mustParse(t, `{"digits":[`+strings.TrimSuffix(strings.Repeat("7,", n), ",")+`]}`)
+	spent := func(times int) int64 {
+		data := `{"ns":[` + strings.TrimSuffix(strings.Repeat("1,", times), ",") + `]}`
+		b := work.New(t.Context(), work.Command)
+		if _, err := h.Apply(value.NewEditor(), state, &tick.Event{Data: tick.Raw([]byte(data))}, b, nil); err != nil {
+			t.Fatal(err)
+		}
+		return b.Spent()
+	}
+	few := spent(1)
+	if each := (spent(11) - few) / 10; each < n/2 || each > n {
+		t.Errorf("an array of %d values whose weight is known is written for %d units", n, each)
+	}
+}

@@ -16,6 +16,10 @@ type concatNode struct {
 	items []node
 }
 
+// writtenPerUnit is how many values are written as JSON in the time of one unit, beside their bytes. A container is written whole however
+// often it was weighed before. With as many, events that were admitted when only their bytes were charged stay within work.Replay.
+const writtenPerUnit = 2
+
 func (n *concatNode) eval(e *Env) (value.Value, bool) {
 	var b strings.Builder
 	for _, item := range n.items {
@@ -24,7 +28,7 @@ func (n *concatNode) eval(e *Env) (value.Value, bool) {
 			return value.Value{}, false
 		}
 		w, visited := v.Weigh()
-		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+visited) || !e.work.SpendBytes(w.Bytes) {
+		if e.left -= w.Bytes; e.left < 0 || !e.spend(1+max(visited, w.Values/writtenPerUnit)) || !e.work.SpendBytes(w.Bytes) {
 			return value.NullValue(), e.work.Err() == nil
 		}
 		if b.Len()+w.Bytes > MaxState {
