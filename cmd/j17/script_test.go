@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,7 +31,7 @@ import (
 //	shutdown | crash                end it with SIGTERM, which must succeed, or with SIGKILL
 //	http METHOD PATH [HEADER...] [@FILE|BODY]   send a request; stdout gets the status, the headers and the body
 //
-// http sends $KEY as bearer token and $HOST as Host; dev sets KEY, READKEY, STAGINGKEY, HOST, STAGINGHOST, TESTHOST,
+// http sends $KEY as bearer token and $HOST as Host; SOON is an hour from now in Unix seconds; dev sets KEY, READKEY, STAGINGKEY, HOST, STAGINGHOST, TESTHOST,
 // CONTROLHOST, PASSWORD and EMAIL.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,6 +41,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("SOON", strconv.FormatInt(clock.System{}.Now().Add(time.Hour).Unix(), 10))
 			e.Setenv(lifeline, os.Getenv(lifeline))
 			e.Setenv(raceVariable, os.Getenv(raceVariable))
 			e.Values[serverKey{}] = &scriptServer{ctx: t.Context()}

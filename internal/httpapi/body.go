@@ -190,6 +190,21 @@ func (c *call) decodeGiven(w http.ResponseWriter, into any) (parsed value.Value,
 	return parsed, nil
 }
 
+// decodeChange is decode for the settings that are to change. None of them can be taken away, so null is no value of any.
+func (c *call) decodeChange(w http.ResponseWriter, into any) error {
+	given, err := c.decodeGiven(w, into)
+	if err != nil {
+		return err
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if given.Get(name).Kind() == value.Null {
+			return j17.Errorf(j17.CodeInvalidField, "'%s' must be %s, not null. Leave it out to keep what it is.", name, wantedKind(f.Type.Elem())).At(name)
+		}
+	}
+	return nil
+}
+
 // decodeOptional reads a small JSON object like decode, and nothing where there is no body.
 func (c *call) decodeOptional(w http.ResponseWriter, into any) error {
 	if c.request.ContentLength == 0 {

@@ -186,7 +186,7 @@ func (c *call) getRootCheckpointSettings(w http.ResponseWriter) error {
 // setRootCheckpointSettings is PUT root-checkpoint-settings.
 func (c *call) setRootCheckpointSettings(w http.ResponseWriter) error {
 	var change wire.RootCheckpointSettingsChange
-	if err := c.decode(w, &change); err != nil {
+	if err := c.decodeChange(w, &change); err != nil {
 		return err
 	}
 	set, err := c.api.Checkpoints.Set(c.request.Context(), c.tenant, change)

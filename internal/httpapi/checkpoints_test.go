@@ -89,7 +89,7 @@ func TestWhatIsNoCheckpointOverHTTP(t *testing.T) {
 		"GET root-checkpoints/latest":                    {"": 404},
 		"DELETE root-checkpoints/chk_zzzzzzzzzzzzzzz":    {"": 404},
 		"GET root-checkpoints?status=x":                  {"": 400},
-		"PUT root-checkpoint-settings":                   {`{"every_events":0}`: 400, `{"every_events":"5"}`: 400, `{"every_hours":-1}`: 400, `{"keep":0}`: 400, `{"keep":1.5}`: 400, `{"enabled":"yes"}`: 400, `{"nonsense":1}`: 400, `{"keep":null}`: 200},
+		"PUT root-checkpoint-settings":                   {`{"every_events":0}`: 400, `{"every_events":"5"}`: 400, `{"every_hours":-1}`: 400, `{"keep":0}`: 400, `{"keep":1.5}`: 400, `{"enabled":"yes"}`: 400, `{"nonsense":1}`: 400, `{"keep":null}`: 400, `{"enabled":null}`: 400},
 		"GET export?of=aggregates&after=1700000000000-0": {"": 400},
 		"GET export?of=aggregates&type=ghost":            {"": 400},
 	} {

@@ -67,7 +67,7 @@ func (c *call) getInstance(w http.ResponseWriter) error {
 func (c *call) changeInstance(w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	var body wire.InstanceChange
-	if err := c.decode(w, &body); err != nil {
+	if err := c.decodeChange(w, &body); err != nil {
 		return err
 	}
 	if body.Plan != nil {

@@ -162,6 +162,7 @@ func TestInstancesOverHTTP(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	p.must(t, 200, "PATCH", "/api/instances/"+id, `{"name":"store","plan":"self-hosted"}`)
+	p.must(t, 400, "PATCH", "/api/instances/"+id, `{"name":null}`)
 	p.must(t, 400, "DELETE", "/api/instances/"+id, "")
 	p.must(t, 400, "DELETE", "/api/instances/"+id, `{"confirm":"shop"}`)
 	p.must(t, 200, "DELETE", "/api/instances/"+id, `{"confirm":"store"}`)

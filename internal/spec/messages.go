@@ -307,7 +307,7 @@ func (m *messages) versionTwice(at diag.Pointer, n int) {
 }
 
 func (m *messages) noVersion4(at diag.Pointer) {
-	m.Errorf(at, "uuid_versions must contain 4, the version of the ids that the server chooses").Hintf("add 4")
+	m.Errorf(at, "uuid_versions must contain 4: clients make UUIDs of version 4 by themselves, so those count in every spec").Hintf("add 4")
 }
 
 func (m *messages) badProjectKey(at diag.Pointer, key string) {
