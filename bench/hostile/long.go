@@ -265,10 +265,13 @@ func (t *target) concat(ctx context.Context, n int) error {
 	return err
 }
 
+// perTagged is how many events with tags are prepared with one request: ten tags of each are charged to it.
+const perTagged = 2_000
+
 // tagged writes n events that each have the same ten tags, and none that a condition asks for with them.
 func (t *target) tagged(ctx context.Context, n int) error {
-	for at := 0; at < n; at += batchOf {
-		events := strings.Repeat(`,{"type":"was_made","data":{"of":[0,1,2,3,4,5,6,7,8,9]}}`, min(batchOf, n-at))
+	for at := 0; at < n; at += perTagged {
+		events := strings.Repeat(`,{"type":"was_made","data":{"of":[0,1,2,3,4,5,6,7,8,9]}}`, min(perTagged, n-at))
 		if err := t.ask(ctx, http.MethodPost, "/visit/"+subject, `{"events":[`+events[1:]+`],`+actor+`}`); err != nil {
 			return err
 		}
@@ -280,7 +283,7 @@ func (t *target) tagged(ctx context.Context, n int) error {
 func (t *target) conditions(ctx context.Context, _ int) error {
 	var b strings.Builder
 	for i := range 10 {
-		fmt.Fprintf(&b, `%s{"fail_if_events_match":{"types":["visit.was_unmade%d"],"tags":["of:%d"]}}`, strings.Repeat(",", min(1, i)), i, i)
+		fmt.Fprintf(&b, `%s{"fail_if_events_match":{"types":["visit.was_unmade"],"tags":["of:%d"]}}`, strings.Repeat(",", min(1, i)), i)
 	}
 	return t.ask(ctx, http.MethodPost, "/visit/_new/was_made", `{"data":{"of":[]},"conditions":[`+b.String()+`],`+actor+`}`)
 }

@@ -59,7 +59,7 @@ func (c *cutting) draw(r *ring, outer bool) {
 		lines = append(lines, line)
 	case len(lines) == 0:
 		// Where longitude 180 is in the ring, all of it, the ring has the outside of what it encloses on the map.
-		if outer != r.encloses(Point{Lng: 180}.vector()) {
+		if outer != r.encloses(wayTo(Point{Lng: 180}.vector())) {
 			c.outer = append(c.outer, line)
 		} else {
 			c.holes = append(c.holes, line)

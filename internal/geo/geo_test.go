@@ -1,12 +1,15 @@
 package geo_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"j17/internal/geo"
+	"j17/internal/value"
 )
 
 // vector is a place as a unit vector, computed without the package.
@@ -369,6 +372,33 @@ func TestBoxesAtPolesAreCovered(t *testing.T) {
 			if !box.Contains(p) || !covered(box.Cells(), p) {
 				t.Errorf("%v is in none of the cells of %v", p, box)
 			}
+		}
+	}
+}
+
+// TestManyPolygonsTakeNoMemory compares a point with thousands of triangles, none of which needs memory of its own: a look at one is no
+// dearer than one at as many vertices of a large ring.
+func TestManyPolygonsTakeNoMemory(t *testing.T) {
+	const n = 3000
+	triangles := make([]string, n)
+	for i := range triangles {
+		lng, lat := 13+float64(i%60)/60, 52+float64(i/60)/60
+		triangles[i] = fmt.Sprintf("[[[%f,%f],[%f,%f],[%f,%f],[%f,%f]]]", lng, lat, lng+0.01, lat, lng, lat+0.01, lng, lat)
+	}
+	v, err := value.ParseString(`{"type":"MultiPolygon","coordinates":[` + strings.Join(triangles, ",") + `]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	area, err := geo.ReadShape(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, want := range map[geo.Point]bool{{Lat: 52.001, Lng: 13.001}: true, {Lat: 52.009, Lng: 13.009}: false, {Lat: 52 + 49./60 + 0.001, Lng: 13 + 59./60 + 0.001}: true} {
+		if area.Contains(p) != want {
+			t.Errorf("%v is in it: %v", p, !want)
+		}
+		if got := testing.AllocsPerRun(10, func() { area.Contains(p) }); got > 2 {
+			t.Errorf("comparing %v with %d triangles allocates %v times", p, n, got)
 		}
 	}
 }

@@ -202,13 +202,15 @@ func (in *inside) has(r *ring) bool {
 	return in.loop.ContainsPoint(s2.Point{Vector: r.vertices[0].Add(r.vertices[1].Vector).Normalize()})
 }
 
+// wayTo is the way to a point from the fixed one, of which rings tell how often it crosses them. One serves all rings.
+func wayTo(p s2.Point) *s2.EdgeCrosser { return s2.NewEdgeCrosser(s2.OriginPoint(), p) }
+
 // encloses counts how often the way from the fixed point crosses the ring.
-func (r *ring) encloses(p s2.Point) bool {
+func (r *ring) encloses(way *s2.EdgeCrosser) bool {
 	inside := r.origin
-	last := r.vertices[len(r.vertices)-1]
-	crosser := s2.NewChainEdgeCrosser(s2.OriginPoint(), p, last)
+	way.RestartAt(r.vertices[len(r.vertices)-1])
 	for _, v := range r.vertices {
-		if crosser.EdgeOrVertexChainCrossing(v) {
+		if way.EdgeOrVertexChainCrossing(v) {
 			inside = !inside
 		}
 	}
@@ -218,14 +220,14 @@ func (r *ring) encloses(p s2.Point) bool {
 // Contains reports whether a point is in one of the polygons and in none of its holes. A point of an edge that two areas share is in
 // one of them.
 func (s *Shape) Contains(p Point) bool {
-	v := p.vector()
+	way := wayTo(p.vector())
 	for _, rings := range s.polygons {
-		if !rings[0].encloses(v) {
+		if !rings[0].encloses(way) {
 			continue
 		}
 		inside := true
 		for i := range rings[1:] {
-			inside = inside && !rings[1+i].encloses(v)
+			inside = inside && !rings[1+i].encloses(way)
 		}
 		if inside {
 			return true
