@@ -258,9 +258,14 @@ func (t *target) digits(ctx context.Context, _ int) error {
 
 // concat joins it with n others in one handler, until that is too much work.
 func (t *target) concat(ctx context.Context, n int) error {
-	status, err := t.send(ctx, "prod", http.MethodPost, "/text/"+subject+"/was_joined", strings.NewReader(`{"data":{"ns":`+numbers(n, 0)+`},`+actor+`}`))
+	return t.attempt(ctx, "/text/"+subject+"/was_joined", `{"data":{"ns":`+numbers(n, 0)+`},`+actor+`}`)
+}
+
+// attempt sends a write to prod that may be refused as too much work, which is measured as well.
+func (t *target) attempt(ctx context.Context, path, body string) error {
+	status, err := t.send(ctx, "prod", http.MethodPost, path, strings.NewReader(body))
 	if err == nil && status != http.StatusCreated && status != http.StatusUnprocessableEntity {
-		err = fmt.Errorf("joining: %d", status)
+		err = fmt.Errorf("%s: %d", path, status)
 	}
 	return err
 }
@@ -285,5 +290,5 @@ func (t *target) conditions(ctx context.Context, _ int) error {
 	for i := range 10 {
 		fmt.Fprintf(&b, `%s{"fail_if_events_match":{"types":["visit.was_unmade"],"tags":["of:%d"]}}`, strings.Repeat(",", min(1, i)), i)
 	}
-	return t.ask(ctx, http.MethodPost, "/visit/_new/was_made", `{"data":{"of":[]},"conditions":[`+b.String()+`],`+actor+`}`)
+	return t.attempt(ctx, "/visit/_new/was_made", `{"data":{"of":[]},"conditions":[`+b.String()+`],`+actor+`}`)
 }
