@@ -33,10 +33,14 @@ func (x *execution) complete(ctx context.Context) error {
 	}
 
 	// It is completed with the end of its claim.
-	return x.o.Store.Write(ctx, x.tenant, append(
+	err = x.o.Store.Write(ctx, x.tenant, append(
 		sides, x.put(), x.claim.Remove(),
 		store.Side{Op: store.Put, Space: certificates, Key: r.id, Value: []byte(note)},
 	))
+	if err == nil && x.o.Completed != nil {
+		x.o.Completed()
+	}
+	return err
 }
 
 // total computes the root of the tree over all streams, where they are too many to be listed.

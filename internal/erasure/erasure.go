@@ -117,6 +117,8 @@ type Options struct {
 	Holders []Holder
 	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.
 	Gone func(t j17.Tenant, keys []j17.Key)
+	// Completed is told when a tombstone is completed: from then on nothing of what was erased is needed in memory. nil where nobody asks.
+	Completed func()
 }
 
 // Service erases. It is safe for concurrent use.

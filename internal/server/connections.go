@@ -218,6 +218,18 @@ func (c *connections) evict(n int, from netip.Addr) bool {
 	return closed > 0
 }
 
+// endIdle closes the connections that nobody uses: the answers to their last requests are still in their memory.
+func (c *connections) endIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		if at := conn.idle.Load(); at > 0 && conn.idle.CompareAndSwap(at, 0) {
+			c.forget(conn)
+			_ = conn.TCPConn.Close()
+		}
+	}
+}
+
 // end closes the connections on which no request has come whole yet, and lets no more in: nothing was promised to their clients. net/http would
 // wait for the first request of each; it does not wait for a later one.
 func (c *connections) end() {
@@ -255,6 +267,7 @@ func (n *connection) Read(b []byte) (int, error) {
 		}
 		return again, nil
 	}
+	clear(b) // of the request before, while there is no other one
 	read, err := n.TCPConn.Read(b)
 	if n.encrypted || read == 0 || n.idle.Load() == 0 {
 		return read, err

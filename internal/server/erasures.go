@@ -22,6 +22,7 @@ func (s *Server) openErasures() {
 		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
 		Root:      s.rootBeforeErasure, Sign: s.logs.Sign, By: actorOf, Record: s.recordErasure,
 		Beside: s.places.Leave, Holders: s.holders(), Gone: s.tail.Touch,
+		Completed: s.forgetting.completed,
 	})
 	s.timed = append(s.timed, s.erasures.Queue())
 	s.registry.Faults.Names = s.namesOf

@@ -206,6 +206,7 @@ type Server struct {
 	public      net.Listener
 	internal    net.Listener
 	connections *connections
+	forgetting  forgetting
 
 	// The rest is set by OpenServe, where it is wanted: what stands in front of the public handler, the plain listener beside
 	// an encrypted one, certificates from files, what asks to read them anew, those of an authority, and what keeps a worker
@@ -496,7 +497,7 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	}
 	s.building.Store(true)
 	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.places.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.upkeep, s.settle) {
+	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.places.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.runForgetting, s.upkeep, s.settle) {
 		g.Go(func() error { return worker(work) })
 	}
 	var answered *direct.Front

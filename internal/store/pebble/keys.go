@@ -32,6 +32,7 @@ const (
 	kindTenant  = 't'
 	kindPending = 'p'
 	kindChange  = 'q'
+	kindScratch = 'z'
 )
 
 const (

@@ -79,6 +79,7 @@ const (
 // Store is the embedded event store. It implements store.Store.
 type Store struct {
 	db     *pebble.DB
+	cache  *pebble.Cache
 	disk   *disk
 	clock  clock.Clock
 	logger *slog.Logger
@@ -312,6 +313,9 @@ func (s *Store) openEngine(o Options) (err error) {
 		}
 	}()
 	options := s.engineOptions(o)
+	s.cache = pebble.NewCache(o.CacheBytes)
+	defer s.cache.Unref() // the engine has it for as long as it is open
+	options.Cache = s.cache
 	if s.db, err = pebble.Open(o.Dir, options); err != nil {
 		return err
 	}
@@ -333,7 +337,6 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 	logger := &engineLogger{logger: o.Logger, fatal: s.disk.fail}
 	opts := &pebble.Options{
 		FS:                          s.disk,
-		CacheSize:                   o.CacheBytes,
 		MaxOpenFiles:                openFiles(descriptorLimit()),
 		MemTableSize:                table,
 		MemTableStopWritesThreshold: memTables,

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+const visitSpec = `{"agent_types":["user"],"aggregate_types":{"user":{"events":{"had_visit":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`
+
+// TestErasedDataLeaveTheMemory reads the memory of a server after an erasure. The runtime does not clear stacks:
+// what is left are places there.
+func TestErasedDataLeaveTheMemory(t *testing.T) {
+	p, _ := started(t, visitSpec)
+	token := operatorToken(t, p)
+	const word, path = "Quetzalcoatl-wears-feathers-since-1325", "/user/00000001-0000-4000-8000-000000000000"
+	event := `{"type":"had_visit","data":{"word":"` + word + `","fill":"` + strings.Repeat("x", 200) + `"}}`
+	body := `{"events":[` + strings.TrimSuffix(strings.Repeat(event+",", 150), ",") + `],"metadata":{"actor":{"type":"user","id":"550e8400-e29b-41d4-a716-446655440001"}}}`
+	for range 3 {
+		if s := requested(t, p, http.MethodPost, "prod", path, p.ready.Keys["prod"].Write, body, nil); s != http.StatusCreated {
+			t.Fatalf("a write: %d", s)
+		}
+	}
+	before := inMemory(t, p, word)
+	if before == 0 {
+		t.Fatal("the word was nowhere before it was erased")
+	}
+	awaitErasure(t, p, token, askErasure(t, p, token, path))
+	await(t, "erased data leave the memory", func() bool { return inMemory(t, p, word) <= before/10 })
+}
+
+// inMemory counts a word in the memory of a process that it may write to.
+func inMemory(t *testing.T, p *process, word string) (found int) {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = mem.Close() }()
+	for lines := bufio.NewScanner(bytes.NewReader(maps)); lines.Scan(); {
+		var from, to int64
+		var rights string
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &from, &to, &rights); err != nil || !strings.HasPrefix(rights, "rw") {
+			continue
+		}
+		content, err := io.ReadAll(io.NewSectionReader(mem, from, to-from))
+		if err == nil {
+			found += bytes.Count(content, []byte(word))
+		}
+	}
+	return found
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+const (
+	// leastFilled is the size of the smallest objects that are overwritten: smaller ones have no room for a word.
+	leastFilled = 16
+	// headed is the size above which objects with pointers begin with a header of the runtime, of headerBytes.
+	headed, headerBytes = 512, 8
+	// fillBytes is how much of a size is allocated at a time, fillLooks for how many times in a row the heap has to grow by as much: then it has no
+	// free slots of this size. It may grow once for somebody else.
+	fillBytes, fillLooks = 64 << 10, 2
+)
+
+// forgetHeap overwrites what is on the heap and is not referred to any more. The runtime frees objects without touching their content: it can be
+// read in the memory of the process until the place is taken again.
+//
+//  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would take them as they are.
+//  2. Two collections free what neither the program nor its pools refer to. The second one gives pages without objects back to the operating
+//     system, from which they come empty.
+//  3. The free slots in pages that have other objects are allocated once too.
+//  4. What that has taken is given back.
+//
+// Stacks of goroutines are left: the runtime does not clear them, and nobody else can. It takes as long as three collections, and for a moment about as much memory as is free on the heap.
+func forgetHeap() {
+	fillPages()
+	runtime.GC()
+	debug.FreeOSMemory()
+	fillHeap()
+	debug.FreeOSMemory()
+}
+
+// pageBytes is the size of the runtime's pages.
+const pageBytes = 8 << 10
+
+// fillPages allocates the free pages of the heap. The runtime takes those first that it has not given back.
+func fillPages() {
+	free := []metrics.Sample{{Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(free)
+	if free[0].Value.Kind() != metrics.KindUint64 {
+		return
+	}
+	pages := make([][]byte, free[0].Value.Uint64()/pageBytes)
+	for i := range pages {
+		pages[i] = make([]byte, pageBytes)
+	}
+	runtime.KeepAlive(pages)
+}
+
+// fillHeap allocates all free slots of each size, for objects with pointers and for others: these are in different spans. The runtime takes free
+// slots before it takes more pages.
+func fillHeap() {
+	sizes := []metrics.Sample{{Name: "/gc/heap/allocs-by-size:bytes"}}
+	metrics.Read(sizes)
+	if sizes[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return
+	}
+	var texts [][]byte
+	var pointers [][]*byte
+	for _, above := range sizes[0].Value.Float64Histogram().Buckets {
+		if above <= leastFilled || above > 1<<20 {
+			continue // no size, but the end of the histogram
+		}
+		size := int(above) - 1
+		untilGrown(size, func() { texts = append(texts, make([]byte, size)) })
+		words := size / headerBytes
+		if size > headed {
+			words--
+		}
+		untilGrown(size, func() { pointers = append(pointers, make([]*byte, words)) })
+	}
+	runtime.KeepAlive(texts)
+	runtime.KeepAlive(pointers)
+}
+
+// untilGrown allocates objects of a size until the heap grows for them. It ends also when more was allocated than there were free slots.
+func untilGrown(size int, allocate func()) {
+	inUse, free := heapInUse()
+	n := max(fillBytes/size, 1)
+	for taken, grown := uint64(0), 0; grown < fillLooks && taken < free+(fillLooks+1)*fillBytes; taken += uint64(n * size) {
+		for range n {
+			allocate()
+		}
+		now, _ := heapInUse()
+		if grown++; now < inUse+uint64(n*size)/2 {
+			grown = 0
+		}
+		inUse = now
+	}
+}
+
+// heapInUse returns how many bytes the spans in use have, and how many of these are free.
+func heapInUse() (inUse, free uint64) {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	metrics.Read(samples)
+	free = samples[1].Value.Uint64()
+	return samples[0].Value.Uint64() + free, free
+}
