@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"go/ast"
 	"go/importer"
@@ -57,9 +58,13 @@ func clientTools(t *testing.T) *generators {
 // run runs a program in the folder and returns its standard output. What it fails with fails the test.
 func (g *generators) run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), name, args...)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "NO_UPDATE_NOTIFIER=1", "CGO_ENABLED=0", "GOFLAGS=-mod=vendor -trimpath", "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(cmd.Env, "GOCACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")), "REDOCLY_TELEMETRY=off", "NO_UPDATE_NOTIFIER=1", "CGO_ENABLED=0", "GOFLAGS=-mod=vendor -trimpath", "GOPROXY=off", "GOWORK=off")
 	var errors strings.Builder
 	cmd.Stderr = &errors
 	out, err := cmd.Output()

@@ -192,11 +192,11 @@ func TestAnotherServerAtTheAddressOfTheFolder(t *testing.T) {
 func TestHostsBelowLocalhost(t *testing.T) {
 	for address, want := range map[string]string{
 		"http://127.0.0.1:9":             "shop.localhost http://127.0.0.1:9",
-		"http://localhost:9":             "shop.localhost http://localhost:9",
-		"http://control.localhost:9":     "shop.localhost http://localhost:9",
-		"http://app-staging.localhost:9": "shop.localhost http://localhost:9",
-		"http://j17.localhost:9":         "shop.j17.localhost http://localhost:9",
-		"http://control.j17.localhost:9": "shop.j17.localhost http://localhost:9",
+		"http://localhost:9":             " http://shop.localhost:9",
+		"http://control.localhost:9":     " http://shop.localhost:9",
+		"http://app-staging.localhost:9": " http://shop.localhost:9",
+		"http://j17.localhost:9":         " http://shop.j17.localhost:9",
+		"http://control.j17.localhost:9": " http://shop.j17.localhost:9",
 		"https://control.example.com":    " https://shop.example.com",
 		"https://example.com":            " https://shop.example.com",
 	} {
