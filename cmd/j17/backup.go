@@ -119,6 +119,7 @@ type shownBackup struct {
 	Status      string                                 `json:"status"`
 	Scope       repository.Scope                       `json:"scope"`
 	Instance    string                                 `json:"instance,omitempty"`
+	Name        string                                 `json:"instance_name,omitempty"`
 	Environment j17.Environment                        `json:"environment,omitempty"`
 	Kind        repository.Kind                        `json:"kind"`
 	Parent      *string                                `json:"parent"`
@@ -144,7 +145,8 @@ func showBackup(m *repository.Manifest) shownBackup {
 		t := &m.Tenants[i]
 		switch {
 		case m.Scope == repository.OfEnvironment:
-			s.Instance, s.Environment, s.Position, s.Size, s.Root = t.Instance, t.Environment, positionOf(t), &t.Size, fmt.Sprintf("%x", t.Root)
+			s.Instance, s.Name, s.Environment = t.Instance, t.Name, t.Environment
+			s.Position, s.Size, s.Root = positionOf(t), &t.Size, fmt.Sprintf("%x", t.Root)
 		case t.Tenant != j17.System:
 			if s.Positions == nil {
 				s.Positions = map[string]map[j17.Environment]*string{}
@@ -220,6 +222,9 @@ func (b *backups) print(all []shownBackup) error {
 		of, sealed := "server", ""
 		if s.Scope == repository.OfEnvironment {
 			of = s.Instance + "/" + string(s.Environment)
+			if s.Name != "" {
+				of += " (" + s.Name + ")"
+			}
 		}
 		if s.Encrypted {
 			sealed = "yes"

@@ -16,7 +16,7 @@ func (e *env) eventsTail() *cobra.Command {
 	var actor, about, after, types, tags string
 	var there, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "tail",
+		Use: "tail", SuggestFor: []string{"logs", "follow", "watch"},
 		Short: "Follow the events of an environment",
 		Long: `Print the events of an environment as they are written, one a line, until Ctrl-C. With --after it begins after an event of the
 past; --after 0 begins with the first one. When the connection breaks off, or the server restarts, it connects again and goes on

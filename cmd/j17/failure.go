@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -66,6 +67,8 @@ func failureCode(err error) string {
 		return string(j17.CodeCorruption)
 	case locked:
 		return string(j17.CodeUnauthorized)
+	case errors.Is(err, fs.ErrNotExist):
+		return string(j17.CodeNotFound)
 	default:
 		return "failed"
 	}

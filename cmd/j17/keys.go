@@ -93,9 +93,9 @@ func (e *env) keysCreate() *cobra.Command {
 	var save, asJSON bool
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create an API key and show its token, this once",
-		Long: `Create an API key for one environment. The token is printed on standard output, once: the server keeps a hash of it only. With
+		Long: `Create an API key for one environment. It may write as well as read, unless it has --scope read. The token is printed on standard output, once: the server keeps a hash of it only. With
 --save it goes into the context as well, for the commands that read and write events.`,
-		Example: "  j17 keys create website --scope read --env staging\n  j17 keys create laptop --env staging --save", Args: exactly("NAME"),
+		Example: "  j17 keys create backend --scope write --env staging\n  j17 keys create website --scope read --env staging\n  j17 keys create laptop --env staging --save", Args: exactly("NAME"),
 	}
 
 	r := serverFlags(cmd)

@@ -23,7 +23,7 @@ func (e *env) listeners() *cobra.Command {
 
 func (e *env) listenerList() *cobra.Command {
 	return listCommand(e, listing[wire.Listener]{
-		short: "List the listeners of an environment and how far they are", example: "  j17 listener list --env staging",
+		short: "List the listeners of an environment and how far they are; --json has their secrets", note: "Their secrets are in --json.", example: "  j17 listener list --env staging",
 		path: "listeners", header: listenerHeader(), describe: describeListener,
 	})
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -160,6 +162,9 @@ func exitCode(err error) int {
 	case j17.CodeCorruption:
 		return exitVerifyFails
 	default:
+		if errors.Is(err, fs.ErrNotExist) { // a file
+			return exitNotFound
+		}
 		return exitFailure
 	}
 }
@@ -250,12 +255,43 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near != "" {
 		hint = fmt.Sprintf("Did you mean %q?", near)
 	}
+	if below := elsewhere(cmd, args[0]); near == "" && below != "" {
+		hint = "Did you mean " + below + "?"
+	}
 	return usageError{fmt.Errorf("%s has no command %q. %s", cmd.CommandPath(), args[0], hint)}
+}
+
+// elsewhere returns what to call for a name that only commands further down have, "" where none or too many have it.
+func elsewhere(cmd *cobra.Command, name string) string {
+	var found []string
+	for _, group := range cmd.Commands() {
+		for _, c := range group.Commands() {
+			if c.IsAvailableCommand() && group.Name() != "completion" && (c.Name() == name || slices.Contains(c.SuggestFor, name)) {
+				found = append(found, strconv.Quote(c.CommandPath()))
+			}
+		}
+	}
+	if len(found) > 3 {
+		return "" // a word such as "list", which says nothing
+	}
+	return strings.Join(found, " or ")
+}
+
+// insteadOf says what to do in place of a flag that other programs have, "" where nothing is known.
+func insteadOf(command, flag string) string {
+	return map[string]string{
+		"j17 events tail --follow": ": it follows by itself, and ends at the last event with --no-follow",
+		"j17 version --short":      ": 'j17 --version' prints the version alone, and --json its parts",
+		"j17 mcp --read-only":      ": it is read-only unless it has --allow-writes",
+	}[command+" --"+flag]
 }
 
 // flagError says what is wrong with a flag in words of this program.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		if hint := insteadOf(cmd.CommandPath(), unknown.GetSpecifiedName()); hint != "" {
+			return fmt.Errorf("%s has no flag --%s%s", cmd.CommandPath(), unknown.GetSpecifiedName(), hint)
+		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		if near := diag.Nearest(unknown.GetSpecifiedName(), names); near != "" {

@@ -413,6 +413,8 @@ func printRows[T any](e *env, raw []json.RawMessage, asJSON bool, header []strin
 // listing is what a command lists of an environment.
 type listing[T any] struct {
 	short, example string
+	// note is told to people beside the table.
+	note string
 	// path is where the rows are below the environment. The member of the answer that has them is called the same, with "_" for "-".
 	path string
 	// filters are the flags that say which rows are asked for.
@@ -503,6 +505,9 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 		if limit > 0 && len(rows) > limit {
 			rows = rows[:limit]
 			e.note("There are more than these; --limit says how many are shown.\n")
+		}
+		if l.note != "" && !asJSON && len(rows) > 0 {
+			e.note("%s\n", l.note)
 		}
 		return printRows(e, rows, asJSON, l.header, l.describe)
 	}

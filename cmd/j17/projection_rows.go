@@ -107,7 +107,7 @@ func withoutRows(name string, err error) error {
 	return &said
 }
 
-// printRowsOf prints rows: one a line, or as a table that has a column for how far away they are and where, if they say so, and one for each
+// printRowsOf prints rows: one a line, or as a table that has columns for their names, how far away they are and where, if they say so, and one for each
 // member of the data of the first row that has any.
 func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
 	if asJSON {
@@ -135,7 +135,7 @@ func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
 
 	// The columns, and the rows.
 	header := []string{"id"}
-	for _, name := range []string{"distance", "location"} {
+	for _, name := range []string{"handle", "public_id", "distance", "location"} {
 		if !first.Get(name).IsMissing() {
 			header = append(header, name)
 		}

@@ -249,6 +249,11 @@ server, the erasure goes on by itself; the same command watches it again.`,
 	f.BoolVar(&detach, "detach", false, "do not wait until it is done")
 	jsonFlag(cmd, &asJSON)
 	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+		if !yes { // nobody is asked about what there is not
+			if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, new(json.RawMessage)); err != nil {
+				return err
+			}
+		}
 		if err := e.confirm(cmd.Context(), yes, "Events are erased for good. Go on?"); err != nil {
 			return err
 		}
