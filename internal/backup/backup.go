@@ -19,6 +19,7 @@ import (
 	"j17/internal/clock"
 	"j17/internal/control"
 	"j17/internal/ident"
+	"j17/internal/keyfile"
 	"j17/internal/store"
 	"j17/internal/worker"
 )
@@ -68,7 +69,7 @@ type Options struct {
 type Service struct {
 	Options
 	mint    *ident.Minter
-	secrets *secrets
+	keyFile *keyfile.File
 	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
 	schedule, erasures *worker.Queue
 	counts             counts
@@ -131,7 +132,7 @@ func (s *Service) Stats() Stats {
 // New returns a service. Backups that were not finished when the server ended have failed by its return.
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
-		Options: o, mint: ident.NewMinter(o.Clock.Now), secrets: &secrets{file: o.KeyFile}, active: map[j17.Tenant]*job{},
+		Options: o, mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
 		more: make(chan struct{}, 1), turns: map[string]uint64{}, loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
 	}
 	s.schedule = o.Worker.Queue(s.looks())

@@ -236,7 +236,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	var seal repository.Seal
 	if !inClear {
 		slices.Sort(recipients)
-		key, err := s.secrets.derived(forNames)
+		key, err := s.keyFile.Derived(forNames)
 		if err != nil {
 			return err
 		}

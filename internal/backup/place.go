@@ -94,7 +94,7 @@ func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repo
 	if len(recipients) == 0 {
 		return repository.Seal{}, nil
 	}
-	key, err := s.secrets.derived(forNames)
+	key, err := s.keyFile.Derived(forNames)
 	if err != nil {
 		return repository.Seal{}, err
 	}

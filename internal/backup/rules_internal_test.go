@@ -3,7 +3,6 @@ package backup
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -138,34 +137,6 @@ func TestPace(t *testing.T) {
 	cancel()
 	p.ctx = gone
 	if err := p.step(slice); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-// TestSecrets seals and opens texts, here and with another key.
-func TestSecrets(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	s := &secrets{file: file}
-	sealed, err := s.seal("here", "a secret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		by    *secrets
-		place string
-		want  error
-	}{
-		"the same":      {s, "here", nil},
-		"after a start": {&secrets{file: file}, "here", nil},
-		"another place": {s, "there", errSealed},
-		"another key":   {&secrets{file: file + "2"}, "here", errSealed},
-	} {
-		text, err := c.by.unseal(c.place, sealed)
-		if !errors.Is(err, c.want) || err == nil && text != "a secret" {
-			t.Errorf("%s: %q, %v", name, text, err)
-		}
-	}
-	if _, err := s.unseal("here", sealed[:5]); !errors.Is(err, errSealed) {
 		t.Error(err)
 	}
 }

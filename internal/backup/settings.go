@@ -10,6 +10,7 @@ import (
 	"j17"
 	"j17/internal/backup/repository"
 	"j17/internal/control"
+	"j17/internal/keyfile"
 	"j17/internal/store"
 )
 
@@ -65,7 +66,7 @@ func (set *Settings) check() error {
 			return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 to %d, or null", n.name, n.most).At(n.name)
 		}
 	}
-	if _, err := repository.NewSeal(set.Recipients, make([]byte, keyBytes)); err != nil {
+	if _, err := repository.NewSeal(set.Recipients, make([]byte, keyfile.Bytes)); err != nil {
 		return j17.Errorf(j17.CodeInvalidField, "'recipients' must be age recipients, as `j17 backup keygen` prints them: %s", err.Error()).At("recipients")
 	}
 	if set.S3 == nil {
@@ -130,22 +131,37 @@ func (s *Service) settings(ctx context.Context, instance string) (set Settings, 
 	return set, item.Rev, s.unseal(set.S3)
 }
 
+// The purposes of keys that are derived from that of the key file.
+const (
+	forSecretKeys = "secret keys of S3"
+	forNames      = "names of parts"
+)
+
 // unseal fills in the secret key of S3, if it can be opened.
 func (s *Service) unseal(at *S3) (err error) {
 	if at == nil || at.Sealed == nil {
 		return nil
 	}
-	at.SecretKey, err = s.secrets.unseal(at.place(), at.Sealed)
-	if errors.Is(err, errSealed) {
+	box, err := s.keyFile.Box(forSecretKeys)
+	if err != nil {
+		return err
+	}
+	key, err := box.Open(at.place(), at.Sealed)
+	if errors.Is(err, keyfile.ErrOther) {
 		return nil // whoever needs it says so
 	}
+	at.SecretKey = string(key)
 	return err
 }
 
 // seal fills in the secret key as it is stored.
-func (s *Service) seal(at *S3) (err error) {
-	at.Sealed, err = s.secrets.seal(at.place(), at.SecretKey)
-	return err
+func (s *Service) seal(at *S3) error {
+	box, err := s.keyFile.Box(forSecretKeys)
+	if err != nil {
+		return err
+	}
+	at.Sealed = box.Seal(at.place(), []byte(at.SecretKey))
+	return nil
 }
 
 // place is what a secret key is for.

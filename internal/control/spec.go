@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,6 +40,17 @@ const (
 )
 
 const headKey = "current"
+
+// Sealed tells which values are sealed in the store: sources that may have headers of listeners.
+func Sealed() map[store.Space]func(value []byte) bool {
+	return map[store.Space]func([]byte) bool{specSpace: mayHaveHeaders, formerSpecs: mayHaveHeaders}
+}
+
+// mayHaveHeaders reports whether a stored version or source may be one with headers. Versions once had their sources in them, in base64, and
+// names in a source may have escapes.
+func mayHaveHeaders(value []byte) bool {
+	return bytes.Contains(value, []byte(`"headers"`)) || bytes.Contains(value, []byte(`"source":"`)) || bytes.Contains(value, []byte(`\u`))
+}
 
 // Spec is one deployed version of a spec.
 type Spec struct {
@@ -455,7 +467,7 @@ func (r *Specs) version(ctx context.Context, t j17.Tenant, version int, source b
 		s.Source = nil
 	case s.Source == nil:
 		it, err := r.store.Get(ctx, t, specSpace, sourceKey(version))
-		if errors.Is(err, store.ErrNotFound) && r.upstream != nil {
+		if (errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrSealed)) && r.upstream != nil {
 			return r.sourceUpstream(ctx, t, version)
 		}
 		if errors.Is(err, store.ErrNotFound) {

@@ -25,6 +25,11 @@ import (
 // that is so; one that cannot be deployed is not due any more, and says why.
 const preparedSpace store.Space = "spec.prepared"
 
+// Sealed tells which values are sealed in the store: sources may have headers of listeners.
+func Sealed() map[store.Space]func(value []byte) bool {
+	return map[store.Space]func([]byte) bool{preparedSpace: nil}
+}
+
 const (
 	preparedKey = "next"
 	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has for himself.

@@ -166,7 +166,7 @@ func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
 
 // ensure makes the state of a listener, and its subscription from here on, where there are none.
 func (s *Service) ensure(ctx context.Context, t j17.Tenant, name string) error {
-	_, err := s.o.Store.Get(ctx, t, stateSpace, name)
+	_, _, err := s.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}))})
 		if overtaken(err) {
@@ -185,7 +185,7 @@ func (s *Service) change(
 	ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func(before Status) ([]store.Side, []store.Fence, error),
 ) error {
 	for range maxTries {
-		st, rev, err := read[state](ctx, s.o.Store, t, stateSpace, name)
+		st, rev, err := s.stateOf(ctx, t, name)
 		if err != nil {
 			return err
 		}
@@ -314,7 +314,7 @@ func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 // align lets the feed hand over events to a listener if it is active, and only then.
 func (s *Service) align(ctx context.Context, t j17.Tenant, name string) error {
 	for {
-		st, rev, err := read[state](ctx, s.o.Store, t, stateSpace, name)
+		st, rev, err := s.stateOf(ctx, t, name)
 		if err != nil {
 			return err
 		}
@@ -327,8 +327,8 @@ func (s *Service) align(ctx context.Context, t j17.Tenant, name string) error {
 			return err
 		}
 		// Somebody may have changed it meanwhile.
-		it, err := s.o.Store.Get(ctx, t, stateSpace, name)
-		if err != nil || it.Rev == rev {
+		_, now, err := s.stateOf(ctx, t, name)
+		if err != nil || now == rev {
 			return err
 		}
 	}
@@ -381,7 +381,7 @@ func (s *Service) resecret(ctx context.Context, t j17.Tenant, name string) error
 		return fresh
 	})
 	if err == nil && fresh {
-		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a listener was restored without its secret and has a new one: its endpoint has to be told", slog.String("tenant", string(t)), slog.String("listener", name))
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "the secret of a listener cannot be read here, and it has a new one: its endpoint has to be told", slog.String("tenant", string(t)), slog.String("listener", name))
 	}
 	return err
 }

@@ -220,19 +220,33 @@ type listener struct {
 	source     string
 }
 
+// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed with the key of another data
+// folder is that of a listener whose secret is not known.
+func (s *Service) stateOf(ctx context.Context, t j17.Tenant, name string) (state, uint64, error) {
+	it, err := s.o.Store.Get(ctx, t, stateSpace, name)
+	if errors.Is(err, store.ErrSealed) {
+		return state{Status: Active}, it.Rev, nil
+	}
+	if err != nil {
+		return state{}, 0, err
+	}
+	st, err := decode[state](stateSpace, &it)
+	return st, it.Rev, err
+}
+
 // find returns a listener, nil where the spec has none of that name for the environment or it has no state yet.
 func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
 	l := s.definition(t, name)
 	if l == nil {
 		return nil, nil
 	}
-	st, rev, err := read[state](ctx, s.o.Store, t, stateSpace, name)
+	st, rev, err := s.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	if err == nil && st.Secret == "" {
 		if err = s.resecret(ctx, t, name); err == nil {
-			st, rev, err = read[state](ctx, s.o.Store, t, stateSpace, name)
+			st, rev, err = s.stateOf(ctx, t, name)
 		}
 	}
 	st.rev = rev

@@ -85,6 +85,11 @@ func Open() map[store.Space]func(value []byte) []byte {
 	}}
 }
 
+// Sealed tells which values are sealed in the store: those with secrets.
+func Sealed() map[store.Space]func(value []byte) bool {
+	return map[store.Space]func([]byte) bool{stateSpace: nil}
+}
+
 // DeliveryStatus is that of a delivery.
 type DeliveryStatus string
 

@@ -170,7 +170,9 @@ type restoring struct {
 
 func (r *restoring) run(ctx context.Context) (Restored, error) {
 	out := Restored{Backup: *r.manifest}
-	st, err := pebble.Open(pebble.Options{Dir: filepath.Join(r.dir, "store"), Clock: r.Clock, Logger: r.Logger})
+	st, err := pebble.Open(pebble.Options{
+		Dir: filepath.Join(r.dir, "store"), Clock: r.Clock, Logger: r.Logger, Sealed: sealedSpaces(), KeyFile: keyFileOf(r.dir),
+	})
 	if err != nil {
 		return out, err
 	}
@@ -408,7 +410,9 @@ func (o *VerifyOptions) trial(ctx context.Context, m repository.Manifest, reader
 	if _, err := r.run(ctx); err != nil {
 		return err
 	}
-	st, err := pebble.Open(pebble.Options{Dir: filepath.Join(dir, "store"), Clock: o.Clock, Logger: o.Logger})
+	st, err := pebble.Open(pebble.Options{
+		Dir: filepath.Join(dir, "store"), Clock: o.Clock, Logger: o.Logger, Sealed: sealedSpaces(), KeyFile: keyFileOf(dir),
+	})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -11,13 +12,22 @@ import (
 	"j17"
 	"j17/internal/backup"
 	"j17/internal/control"
+	"j17/internal/deploy"
 	"j17/internal/envlog"
 	"j17/internal/listener"
 	"j17/internal/store"
 )
 
-// backupKeyFile is the file of the data folder whose key seals what must not be read in the store.
-const backupKeyFile = "backup.key"
+// keyFileOf is the file of a data folder whose key seals what must not be read in the store.
+func keyFileOf(dir string) string { return filepath.Join(dir, "backup.key") }
+
+// sealedSpaces are those with values that the store seals.
+func sealedSpaces() map[store.Space]func(value []byte) bool {
+	all := listener.Sealed()
+	maps.Copy(all, deploy.Sealed())
+	maps.Copy(all, control.Sealed())
+	return all
+}
 
 // DefaultBackups is the folder for backups of a data folder, where no other is said.
 func DefaultBackups(data string) string {
@@ -37,7 +47,7 @@ func (s *Server) openBackups(ctx context.Context) (err error) {
 	s.backups, err = backup.New(ctx, backup.Options{
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 		Head: s.headOf, Secrets: secretSpaces(), Open: listener.Open(), Derived: derivedSpaces(),
-		Folder: folder, KeyFile: filepath.Join(o.Dir, backupKeyFile), Private: o.PrivateBackups, Program: o.Version,
+		Folder: folder, KeyFile: keyFileOf(o.Dir), Private: o.PrivateBackups, Program: o.Version,
 		Free: freeSpace, ByDefault: o.backupsByDefault,
 		Committed: func() uint64 { return s.engine.Stats().Events },
 	})

@@ -251,8 +251,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
+	closeToOthers(o.Dir, o.Logger)
 	s.store, err = pebble.Open(pebble.Options{
-		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump,
+		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(), KeyFile: keyFileOf(o.Dir),
 		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {

@@ -508,6 +508,8 @@ var (
 	ErrInvalid = errors.New("store: invalid argument")
 	// ErrIndexing: the index of tags is not complete yet. See IndexingError.
 	ErrIndexing = errors.New("store: the index of tags is being built, try again")
+	// ErrSealed: a value was sealed with the key of another data folder.
+	ErrSealed = errors.New("store: the value is sealed with another key: put the key file of this data folder back")
 	// ErrNotEmpty: a load found events.
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.

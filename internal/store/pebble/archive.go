@@ -216,7 +216,7 @@ func (a *archive) Each(space store.Space, keys store.Range, do func(key, value [
 	all := len(appendSpace(nil, a.tenant, kindItem, space))
 	now := a.store.clock.Now().UnixNano()
 	return a.pages(lower, upper, keys.Backward, func(key, value []byte) (bool, error) {
-		meta, content, err := parseItemRecord(value)
+		meta, content, err := parseItem(&a.store.sealing, space, key[all:], value)
 		if err != nil {
 			return false, corruption(err, "side item %s/%s of tenant %s", space, key[all:], a.name)
 		}
@@ -341,7 +341,7 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 				return false, err
 			}
 			space, name, ok := cutSpace(key[len(prefix):])
-			meta, content, err := parseItemRecord(value)
+			meta, content, err := parseItem(&a.store.sealing, space, name, value)
 			if err == nil && !ok {
 				err = errFormat
 			}

@@ -149,7 +149,7 @@ func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error
 	if err = errors.Join(err, closer.Close()); err != nil || claimed == 0 {
 		return false, err
 	}
-	key, meta, value, err := getDue(b.store.db, t.nextNumber, space, entry)
+	key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.nextNumber, space, entry)
 	if isDamage(err) {
 		b.store.tellDamaged(space, []error{err})
 		return false, nil

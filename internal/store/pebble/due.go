@@ -211,7 +211,7 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 	defer func() { r.store.thin(it, footing{}, bounds, false) }()
 	var damaged []error
 	for it.First(); it.Valid(); it.Next() {
-		_, item, _, err := getDue(r.snapshot, r.tenant, space, it.Key())
+		_, item, _, err := getDue(&r.store.sealing, r.snapshot, r.tenant, space, it.Key())
 		switch {
 		case isDamage(err):
 			damaged = append(damaged, err)
@@ -473,7 +473,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 	defer closeIter(it, &err, "due work")
 	until := b.now + int64(c.Lease)
 	for it.First(); it.Valid() && len(items) < c.Limit; it.Next() {
-		key, meta, value, err := getDue(b.store.db, t.nextNumber, space, it.Key())
+		key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.nextNumber, space, it.Key())
 		if isDamage(err) {
 			b.store.tellDamaged(space, []error{err})
 			continue
@@ -500,7 +500,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 }
 
 // getDue returns the item that an entry of the index by time stands for, with a copy of its value.
-func getDue(from pebble.Reader, tenant uint32, space store.Space, entry []byte) (key string, meta itemMeta, value []byte, err error) {
+func getDue(s *sealing, from pebble.Reader, tenant uint32, space store.Space, entry []byte) (key string, meta itemMeta, value []byte, err error) {
 	rest := entry[len(appendSpace(nil, tenant, kindDue, space)):]
 	if len(rest) <= timeBytes {
 		return "", itemMeta{}, nil, corruption(errFormat, "due work of tenant number %d in space %s", tenant, space)
@@ -515,7 +515,7 @@ func getDue(from pebble.Reader, tenant uint32, space store.Space, entry []byte) 
 	if err != nil {
 		return "", itemMeta{}, nil, fault(where, err)
 	}
-	meta, value, err = parseItemRecord(v)
+	meta, value, err = parseItem(s, space, key, v)
 	value = append([]byte(nil), value...)
 	if err = errors.Join(err, closer.Close()); err != nil {
 		return "", itemMeta{}, nil, corruption(err, "%s", where)

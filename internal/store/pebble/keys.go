@@ -33,6 +33,7 @@ const (
 	kindPending = 'p'
 	kindChange  = 'q'
 	kindScratch = 'z'
+	kindSealed  = 's'
 )
 
 const (

@@ -313,7 +313,7 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
 	l.own = append(append(l.own[:0], i.Entries...), 0)
-	l.value = appendItemRecord(l.value[:0], itemMeta{rev: i.Rev, expires: nanos(i.Expires), due: nanos(i.Due)}, i.Value)
+	l.value = l.store.sealing.record(l.value[:0], i.Space, i.Key, itemMeta{rev: i.Rev, expires: nanos(i.Expires), due: nanos(i.Due)}, i.Value)
 	return l.fail(l.items.add(l.key, l.own, l.value))
 }
 

@@ -47,6 +47,10 @@ type Options struct {
 	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
 	// one makes writes fail with ErrClock, as docs/operations.md describes.
 	MaxClockJump time.Duration
+	// Sealed are the spaces with values that nobody may read in a copy of the files: which values of each, nil for all. They are sealed with
+	// the key of KeyFile, which is made where it is missing.
+	Sealed  map[store.Space]func(value []byte) bool
+	KeyFile string
 }
 
 // DefaultCacheBytes is the memory for stored data where the options do not say.
@@ -87,6 +91,8 @@ type Store struct {
 	events *events
 	queue  *queue
 	guard  *clockGuard
+	// sealing does not change after the store was opened.
+	sealing sealing
 	// background counts the goroutines of the store but the committer.
 	background sync.WaitGroup
 	// committed is closed when the committer has ended.
@@ -279,6 +285,9 @@ func (s *Store) open(o Options) error {
 		}
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
 	}
+	if err := s.sealing.open(&o); err != nil {
+		return errors.Join(err, s.closeEngine())
+	}
 	if err := s.unlessFaulted(nil, s.load); err != nil {
 		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.closeEngine())
 	}
@@ -402,6 +411,10 @@ func (s *Store) load() error {
 		if err := s.db.Flush(); err != nil {
 			return fmt.Errorf("begin the log: %w", err)
 		}
+	}
+
+	if err := s.sealOlder(); err != nil {
+		return fmt.Errorf("seal older values: %w", err)
 	}
 
 	// What memory answers from then on, and what the background goes on with.

@@ -277,6 +277,8 @@ type itemMeta struct {
 	rev     uint64
 	expires int64
 	due     int64
+	// sealed tells that the value is stored encrypted.
+	sealed bool
 }
 
 // live reports whether the item exists at the time now.
@@ -286,15 +288,22 @@ func expired(expires, now int64) bool { return expires != 0 && expires <= now }
 
 const itemHeader = 1 + 8 + 8 + 8
 
+// sealedFormat is in the place of recordFormat where the value of an item is sealed.
+const sealedFormat = 2
+
 func appendItemRecord(dst []byte, m itemMeta, value []byte) []byte {
-	dst = append(dst, recordFormat)
+	if m.sealed {
+		dst = append(dst, sealedFormat)
+	} else {
+		dst = append(dst, recordFormat)
+	}
 	dst = binary.BigEndian.AppendUint64(dst, m.rev)
 	dst = appendTime(dst, m.expires)
 	dst = appendTime(dst, m.due)
 	return append(dst, value...)
 }
 
-// parseItemRecord returns the item's meta data and a view of its value.
+// parseItemRecord returns the item's meta data and a view of its value as it is stored.
 func parseItemRecord(v []byte) (itemMeta, []byte, error) {
 	if len(v) < itemHeader {
 		return itemMeta{}, nil, errShort
@@ -303,8 +312,9 @@ func parseItemRecord(v []byte) (itemMeta, []byte, error) {
 		rev:     binary.BigEndian.Uint64(v[1:]),
 		expires: int64(binary.BigEndian.Uint64(v[9:])),
 		due:     int64(binary.BigEndian.Uint64(v[17:])),
+		sealed:  v[0] == sealedFormat,
 	}
-	if v[0] != recordFormat || m.rev == 0 || m.expires < 0 || m.due < 0 {
+	if v[0] != recordFormat && !m.sealed || m.rev == 0 || m.expires < 0 || m.due < 0 {
 		return itemMeta{}, nil, errFormat
 	}
 	return m, v[itemHeader:], nil

@@ -58,9 +58,9 @@ func (r reader) get(t j17.Tenant, space store.Space, key string) (store.Item, er
 
 // stored returns the item that a value is of, store.ErrNotFound if it has expired.
 func (r reader) stored(t j17.Tenant, space store.Space, key string, v []byte) (store.Item, error) {
-	meta, value, err := parseItemRecord(v)
+	meta, value, err := parseItem(&r.store.sealing, space, key, v)
 	if err != nil {
-		return store.Item{}, corruption(err, "side item %s/%s of tenant %s", space, key, t)
+		return meta.item(key, nil), corruption(err, "side item %s/%s of tenant %s", space, key, t)
 	}
 	if !meta.live(r.store.clock.Now().UnixNano()) {
 		return store.Item{}, store.ErrNotFound
@@ -107,7 +107,7 @@ func (r reader) getEach(
 		if err != nil {
 			return fault("side items", err)
 		}
-		meta, value, err := parseItemRecord(v)
+		meta, value, err := parseItem(&r.store.sealing, space, keys[i], v)
 		if err != nil {
 			return corruption(err, "side item %s/%s of tenant %s", space, keys[i], t)
 		}
@@ -211,7 +211,7 @@ func (r reader) passItems(
 		if err != nil {
 			return fault("side items", err)
 		}
-		meta, value, err := parseItemRecord(v)
+		meta, value, err := parseItem(&r.store.sealing, space, key, v)
 		if err != nil {
 			return corruption(err, "side item %s/%s of tenant %s", space, key, t)
 		}
@@ -285,7 +285,7 @@ func (b *batch) item(t *tenant, space store.Space, key string) (*stagedItem, err
 		if item.itemMeta, value, err = parseItemRecord(v); err != nil {
 			return nil, ofItem(space, key, corruption(err, "side item %s/%s of tenant %s", space, key, t.name))
 		}
-		if len(value) <= maxKeptValue {
+		if len(value) <= maxKeptValue && !item.sealed {
 			item.value = bytes.Clone(value)
 		}
 	}
@@ -413,7 +413,7 @@ func (b *batch) stagePlain(t *tenant, w *store.Side) {
 		return
 	}
 	t.next.rev++
-	b.put(key, appendItemRecord(b.value[:0], itemMeta{rev: t.next.rev}, w.Value))
+	b.put(key, b.store.sealing.record(b.value[:0], w.Space, w.Key, itemMeta{rev: t.next.rev}, w.Value))
 }
 
 // Clear removes plain items. See store.Store.
@@ -560,7 +560,7 @@ func (b *batch) stageItem(t *tenant, space store.Space, key string, item *staged
 	if item.value = value; value == nil {
 		item.value = []byte{} // it is known
 	}
-	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), appendItemRecord(b.value[:0], item.itemMeta, value))
+	b.put(appendItemKey(b.key[:0], t.nextNumber, space, key), b.store.sealing.record(b.value[:0], space, key, item.itemMeta, value))
 	b.replaceExpiry(t.nextNumber, old.expires, times.expires)
 	if old.due != 0 && old.due != times.due {
 		b.key2 = appendDueKey(b.key2[:0], t.nextNumber, space, old.due, key)
