@@ -13,7 +13,7 @@ import (
 )
 
 func (e *env) specTypes() *cobra.Command {
-	var lang, pkg string
+	var lang, pkg, numbers string
 	cmd := &cobra.Command{
 		Use:   "types FILE --lang ts|go",
 		Short: "Print TypeScript or Go types of events and states",
@@ -31,6 +31,10 @@ unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps the
 				return usageError{errors.New("--package must be a name that a Go package can have")}
 			}
 
+			if numbers != "" && (numbers != "text" || lang != "ts") {
+				return usageError{errors.New("--numbers must be text, and goes with --lang ts: types in Go keep all digits anyway")}
+			}
+
 			c, _, err := e.compile(args[0])
 			if err != nil {
 				return err
@@ -42,10 +46,15 @@ unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps the
 
 			// Go code is formatted, which shows whether it is any; TypeScript is written as it is.
 			var out []byte
-			if lang == "ts" {
+			switch {
+			case numbers == "text":
+				out = typegen.ExactTypeScript(root)
+			case lang == "ts":
 				out = typegen.TypeScript(root)
-			} else if out, err = typegen.Go(root, pkg); err != nil {
-				return err
+			default:
+				if out, err = typegen.Go(root, pkg); err != nil {
+					return err
+				}
 			}
 			_, err = e.out.Write(out)
 			return err
@@ -53,6 +62,7 @@ unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps the
 	}
 	cmd.Flags().StringVar(&lang, "lang", "", "the `language`: ts or go")
 	cmd.Flags().StringVar(&pkg, "package", "events", "the `name` of the Go package")
+	cmd.Flags().StringVar(&numbers, "numbers", "", "text `form` of numbers in TypeScript, which keeps their digits: text")
 	// The flag exists, so registering cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions([]string{"ts\tTypeScript", "go\tGo"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

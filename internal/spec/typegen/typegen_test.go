@@ -63,6 +63,15 @@ func TestTypes(t *testing.T) {
 	}
 }
 
+// TestExactTypeScript checks that numbers have a form that keeps their digits, and that nothing else is other than without.
+func TestExactTypeScript(t *testing.T) {
+	root := read(t, "testdata/spec.json")
+	got := string(typegen.ExactTypeScript(root))
+	if !strings.Contains(got, "export type Amount = { readonly rawJSON: string };") || strings.Contains(got, "number") {
+		t.Error(got)
+	}
+}
+
 // TestTooManyRefusals checks that a chain of implications without end in sight has refusals of any text.
 func TestTooManyRefusals(t *testing.T) {
 	var events []string

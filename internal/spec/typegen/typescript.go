@@ -7,7 +7,20 @@ import (
 )
 
 // TypeScript returns the types of a spec in TypeScript. root is the JSON of a valid spec.
-func TypeScript(root value.Value) []byte {
+func TypeScript(root value.Value) []byte { return (&typescripter{"number"}).file(root) }
+
+// ExactTypeScript is TypeScript with numbers as their digits, in the form that JSON.rawJSON makes.
+func ExactTypeScript(root value.Value) []byte {
+	return (&typescripter{"{ readonly rawJSON: string }"}).file(root)
+}
+
+// typescripter writes types in TypeScript.
+type typescripter struct {
+	// number is the type of numbers.
+	number string
+}
+
+func (w *typescripter) file(root value.Value) []byte {
 	m := newModel(root, nil)
 	m.projections(root, root.Get("projections"))
 	var b strings.Builder
@@ -17,7 +30,7 @@ func TypeScript(root value.Value) []byte {
 		if d.about != "" {
 			b.WriteString("/** " + d.name + ": " + remark(d.about) + ". */\n")
 		}
-		b.WriteString("export type " + d.name + " = " + typescript(d.typ, "") + ";\n")
+		b.WriteString("export type " + d.name + " = " + w.typ(d.typ, "") + ";\n")
 	}
 	for _, a := range m.aggregates {
 		if len(a.events) == 0 {
@@ -36,15 +49,15 @@ func TypeScript(root value.Value) []byte {
 	return []byte(b.String())
 }
 
-// typescript writes a type that starts on a line with the given indentation.
-func typescript(t *typ, indent string) string {
+// typ writes a type that starts on a line with the given indentation.
+func (w *typescripter) typ(t *typ, indent string) string {
 	switch t.kind {
 	case null:
 		return "null"
 	case boolean:
 		return "boolean"
 	case integer, number:
-		return "number"
+		return w.number
 	case text:
 		return "string"
 	case literal:
@@ -54,15 +67,15 @@ func typescript(t *typ, indent string) string {
 		}
 		return strings.Join(texts, " | ")
 	case array:
-		return "Array<" + typescript(t.elem, indent) + ">"
+		return "Array<" + w.typ(t.elem, indent) + ">"
 	case mapping:
-		return "{ [key: string]: " + typescript(t.elem, indent) + " }" // a Record cannot contain itself
+		return "{ [key: string]: " + w.typ(t.elem, indent) + " }" // a Record cannot contain itself
 	case object:
-		return typescriptObject(t, indent)
+		return w.object(t, indent)
 	case union:
-		return typescriptParts(t.parts, " | ", indent)
+		return w.list(t.parts, " | ", indent)
 	case both:
-		return typescriptParts(t.parts, " & ", indent)
+		return w.list(t.parts, " & ", indent)
 	case reference:
 		return t.name
 	case unknown:
@@ -70,10 +83,10 @@ func typescript(t *typ, indent string) string {
 	return "unknown"
 }
 
-func typescriptParts(parts []*typ, by, indent string) string {
+func (w *typescripter) list(parts []*typ, by, indent string) string {
 	texts := make([]string, len(parts))
 	for i, p := range parts {
-		texts[i] = typescript(p, indent)
+		texts[i] = w.typ(p, indent)
 		if p.kind == union || p.kind == both || p.kind == literal && len(p.values) > 1 && by == " & " {
 			texts[i] = "(" + texts[i] + ")"
 		}
@@ -81,7 +94,7 @@ func typescriptParts(parts []*typ, by, indent string) string {
 	return strings.Join(texts, by)
 }
 
-func typescriptObject(t *typ, indent string) string {
+func (w *typescripter) object(t *typ, indent string) string {
 	if len(t.fields) == 0 {
 		return "Record<string, never>"
 	}
@@ -99,7 +112,7 @@ func typescriptObject(t *typ, indent string) string {
 		if f.optional {
 			key += "?"
 		}
-		b.WriteString(in + key + ": " + typescript(f.typ, in) + ";\n")
+		b.WriteString(in + key + ": " + w.typ(f.typ, in) + ";\n")
 	}
 	return b.String() + indent + "}"
 }
