@@ -33,7 +33,7 @@ TESTFLAGS ?=
 # How long all tests of one package may take. The longest takes a good third of it on two busy processors.
 TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions
+SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps
 
 # One way to compile what runs, is checked, or is tested without the race detector, so that targets share what they have compiled. Tests
 # under the race detector cannot share it. Flags of one's own are kept.

@@ -255,14 +255,14 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if near != "" {
 		hint = fmt.Sprintf("Did you mean %q?", near)
 	}
-	if below := elsewhere(cmd, args[0]); near == "" && below != "" {
+	if below := commandBelow(cmd, args[0]); near == "" && below != "" {
 		hint = "Did you mean " + below + "?"
 	}
 	return usageError{fmt.Errorf("%s has no command %q. %s", cmd.CommandPath(), args[0], hint)}
 }
 
-// elsewhere returns what to call for a name that only commands further down have, "" where none or too many have it.
-func elsewhere(cmd *cobra.Command, name string) string {
+// commandBelow returns what to call for a name that only commands further down have, "" where none or too many have it.
+func commandBelow(cmd *cobra.Command, name string) string {
 	var found []string
 	for _, group := range cmd.Commands() {
 		for _, c := range group.Commands() {

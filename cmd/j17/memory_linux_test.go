@@ -13,8 +13,8 @@ import (
 
 const visitSpec = `{"agent_types":["user"],"aggregate_types":{"user":{"events":{"had_visit":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`
 
-// TestErasedDataLeaveTheMemory reads the memory of a server after an erasure. The runtime does not clear stacks:
-// what is left are places there.
+// TestErasedDataLeaveTheMemory reads the memory of a server after an erasure. The runtime does not clear stacks,
+// so that some copies may be left.
 func TestErasedDataLeaveTheMemory(t *testing.T) {
 	p, _ := started(t, visitSpec)
 	token := operatorToken(t, p)
