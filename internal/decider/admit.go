@@ -281,11 +281,11 @@ func admitActor(s *spec.Compiled, c *command.Command) (j17.Agent, error) {
 	if !ident.IsSystemActorType(c.Actor.Type) {
 		return admitAgent(c.Actor, path, s.AgentTypes, "agent_types", s.IDs)
 	}
-	if !c.Trusted {
-		return j17.Agent{}, j17.Errorf(j17.CodeForbidden, "Actor types that start with 'system_' are the platform's own; an API key cannot write as one").At(path + ".type")
-	}
 	if err := ident.CheckSystemAgent(c.Actor.ID); err != nil {
 		return j17.Agent{}, j17.At(err, path+".id")
+	}
+	if !c.Trusted {
+		return j17.Agent{}, j17.Errorf(j17.CodeForbidden, "Actor types that start with 'system_' are the platform's own; an API key cannot write as one").At(path + ".type")
 	}
 	return c.Actor, nil
 }

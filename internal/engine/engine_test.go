@@ -72,7 +72,7 @@ func TestAdmission(t *testing.T) {
 		{"actor type no string", "counter/global/was_counted", actor(`{"type":1,"id":"global"}`), j17.CodeInvalidField, "metadata.actor.type", nil},
 		{"undeclared actor", "counter/global/was_counted", actor(`{"type":"robot","id":"x"}`), j17.CodeUndeclaredType, "metadata.actor.type", nil},
 		{"actor's id", "counter/global/was_counted", actor(`{"type":"user","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.actor.id", nil},
-		{"system actor's id", "counter/global/was_counted", actor(`{"type":"system_agent","id":"x"}`), j17.CodeForbidden, "metadata.actor.type", nil},
+		{"system actor's id", "counter/global/was_counted", actor(`{"type":"system_agent","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.actor.id", nil},
 		{"system actor", "counter/global/was_counted", actor(`{"type":"system_agent","id":"event_scheduler"}`), j17.CodeForbidden, "metadata.actor.type", nil},
 		{"undeclared target", "counter/global/was_counted", with(`"target":{"type":"x","id":"x"}`), j17.CodeUndeclaredType, "metadata.target.type", nil},
 		{"target's id", "counter/global/was_counted", with(`"target":{"type":"thing","id":"x"}`), j17.CodeInvalidIdentifier, "metadata.target.id", nil},
