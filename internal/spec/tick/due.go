@@ -1,6 +1,7 @@
 package tick
 
 import (
+	"errors"
 	"strings"
 
 	"j17/internal/spec/diag"
@@ -49,7 +50,7 @@ const maxTimeText = 1 << 10
 // ended.
 func (t *Time) Eval(e *Env) (seconds int64, ok bool, err error) {
 	v, ok, err := t.Template.Eval(e, maxTimeText)
-	if err == ErrTooLarge { //nolint:errorlint // it is returned as it is
+	if errors.Is(err, ErrTooLarge) {
 		return 0, false, &OperandError{t.Pointer, noTime}
 	}
 	if err != nil || !ok {
