@@ -81,9 +81,12 @@ dist: ## build archives of the program for Linux and macOS, with checksums, into
 	@packaging/dist.sh $(PLATFORMS)
 
 .PHONY: docs
-docs: ## write llms.txt and llms-full.txt from the pages in docs/
+docs: ## write llms.txt from the pages in docs/
 	$(COMPILED) go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
-	$(COMPILED) go run ./cmd/j17 docs --llms-full > llms-full.txt.new && mv llms-full.txt.new llms-full.txt
+
+.PHONY: changelog
+changelog: ## make the section of a release in CHANGELOG.md of the files in changelog/unreleased (VERSION=0.2.0)
+	$(COMPILED) go run ./tools/changelog '$(VERSION)' "$$(date -u +%F)"
 
 .PHONY: container-tools
 container-tools: ## install what the tests of custom code in containers run (Debian, as root)

@@ -12,7 +12,9 @@ import (
 	"strings"
 )
 
-//go:embed *.md */*.md
+// Pages of internals are for contributors and not part of the program.
+//
+//go:embed *.md guides/*.md reference/*.md
 var files embed.FS
 
 // overview is the page that lists the others.

@@ -19,17 +19,27 @@ func load(t *testing.T) *docs.Library {
 	return library
 }
 
-// TestFilesForAssistantsAreFresh compares llms.txt and llms-full.txt with what the pages make of them.
-func TestFilesForAssistantsAreFresh(t *testing.T) {
+// TestListForAssistantsIsFresh compares llms.txt with what the pages make of it.
+func TestListForAssistantsIsFresh(t *testing.T) {
+	got, err := os.ReadFile(filepath.Join("..", "llms.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != load(t).LLMs() {
+		t.Error("llms.txt is not what the pages in docs/ make: run 'make docs'")
+	}
+}
+
+// TestInternalsAreLeftOut looks for pages that are meant for contributors among those that the program prints.
+func TestInternalsAreLeftOut(t *testing.T) {
 	library := load(t)
-	for name, want := range map[string]string{"llms.txt": library.LLMs(), "llms-full.txt": library.LLMsFull()} {
-		got, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
+	for _, p := range library.Pages() {
+		if strings.HasPrefix(p.Name, "internals/") {
+			t.Errorf("%s is part of the program", p.Name)
 		}
-		if string(got) != want {
-			t.Errorf("%s is not what the pages in docs/ make: run 'make docs'", name)
-		}
+	}
+	if pages, err := filepath.Glob("internals/*.md"); err != nil || len(pages) == 0 {
+		t.Errorf("no page for contributors was found: %v", err)
 	}
 }
 
@@ -53,7 +63,7 @@ func TestEveryPageIsListedOnce(t *testing.T) {
 		}
 	}
 	found := 0
-	for _, pattern := range []string{"*.md", "*/*.md"} {
+	for _, pattern := range []string{"*.md", "guides/*.md", "reference/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -43,7 +43,8 @@ func tokens(text string) string {
 func (l *Library) LLMs() string {
 	var b strings.Builder
 	b.WriteString(about)
-	fmt.Fprintf(&b, "- [llms-full.txt](llms-full.txt) is all of these pages in one file, about %s tokens.\n", tokens(l.LLMsFull()))
+	fmt.Fprintf(&b, "- `j17 docs --llms-full` prints all of these pages as one text, about %s tokens; a release carries it as llms-full.txt.\n",
+		tokens(l.LLMsFull()))
 	group := ""
 	for _, p := range l.pages {
 		if p.Group != group {
