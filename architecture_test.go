@@ -319,7 +319,7 @@ func TestSpacesAreAccounted(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	n := 0
 	for name, files := range sources(t) {
-		if !found || strings.HasPrefix(name, "internal/store/") {
+		if !found || strings.HasPrefix(name, "internal/storage/") {
 			continue
 		}
 		for _, file := range files {

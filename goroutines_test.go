@@ -176,19 +176,19 @@ func bareGoroutines() map[string]string {
 		"listener pool.beginOne":                 "inside",
 		"loading recorder.each":                  "inside inside",
 		"saga Service.Run":                       "loops",
-		"sandbox/container New":                  "process",
-		"sandbox/container Runner.spawn":         "process",
-		"sandbox/container worker.begin":         "process",
-		"sandbox/container worker.send":          "process",
+		"container New":                          "process",
+		"container Runner.spawn":                 "process",
+		"container worker.begin":                 "process",
+		"container worker.send":                  "process",
 		"schedule Service.Run":                   "loops",
 		"scrub Service.rest":                     "waits",
 		"server Server.restore":                  "loops",
 		"server Server.run":                      "inside loops waits begins",
 		"server follower.round":                  "loops",
 		"server handover.round":                  "inside",
-		"store/pebble Open":                      "commits commits commits commits",
-		"store/pebble Store.settle":              "begins",
-		"store/pebble Store.unlessFaulted":       "begins",
+		"pebble Open":                            "commits commits commits commits",
+		"pebble Store.settle":                    "begins",
+		"pebble Store.unlessFaulted":             "begins",
 		"tail hub.start":                         "inside",
 		"usage Meter.Run":                        "loops",
 		"worker Kit.Every":                       "inside",
@@ -206,7 +206,7 @@ func TestGoroutines(t *testing.T) {
 	found, guarded := map[string]int{}, 0
 	for name, files := range sources(t) {
 		switch name {
-		case "internal/client", "internal/client/send", "internal/mcp", "internal/panics", "internal/store/storetest", "internal/work/worktest", "internal/engine/enginetest":
+		case "internal/edge/client", "internal/edge/client/send", "internal/edge/mcp", "internal/base/panics", "internal/storage/storetest", "internal/base/work/worktest", "internal/core/engine/enginetest":
 			continue
 		}
 		for _, file := range files {
@@ -215,10 +215,11 @@ func TestGoroutines(t *testing.T) {
 				if !ok || f.Body == nil || !strings.HasPrefix(name, "internal/") {
 					continue
 				}
-				at := strings.TrimPrefix(name, "internal/") + " " + f.Name.Name
+				at := f.Name.Name
 				if f.Recv != nil {
-					at = strings.TrimPrefix(name, "internal/") + " " + receiver(f) + "." + f.Name.Name
+					at = receiver(f) + "." + at
 				}
+				at = belowFloor(name) + " " + at
 				for _, body := range goroutinesOf(f) {
 					if recovers(body) {
 						guarded++
@@ -243,4 +244,13 @@ func TestGoroutines(t *testing.T) {
 	if guarded < 10 {
 		t.Errorf("%d goroutines that take panics down were found: this test looks in the wrong place", guarded)
 	}
+}
+
+// belowFloor returns the folder of a package without internal and its floor: "backup/repository" of internal/custody/backup/repository.
+func belowFloor(name string) string {
+	name = strings.TrimPrefix(name, "internal/")
+	if _, below, found := strings.Cut(name, "/"); found {
+		return below
+	}
+	return name
 }

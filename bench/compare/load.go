@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // connections is how many clients send at the same time.

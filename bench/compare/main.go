@@ -56,9 +56,9 @@ type part struct {
 
 func parts() []part {
 	return []part{
-		{"Tick, set of a literal", "./internal/spec/tick", "^BenchmarkOperation$/^set-literal$", 0.97},
-		{"Tick, increment", "./internal/spec/tick", "^BenchmarkOperation$/^increment$", 0.90},
-		{"schema check of an order", "./internal/spec/schema", "^BenchmarkValidate$/^order$", 0.97},
+		{"Tick, set of a literal", "./internal/lang/tick", "^BenchmarkOperation$/^set-literal$", 0.97},
+		{"Tick, increment", "./internal/lang/tick", "^BenchmarkOperation$/^increment$", 0.90},
+		{"schema check of an order", "./internal/lang/schema", "^BenchmarkValidate$/^order$", 0.97},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // Client returns a client that takes less processor time than the usual one, so that less of what a benchmark measures is its own load: each

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"j17/bench/devserver"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // TestClient makes requests one after the other to two servers: each has one connection, and answers are its own. A request whose context has ended

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"j17/bench/devserver"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // liveSpec has notes, with a list of all of them, and one by their tags.

@@ -6,7 +6,7 @@
 // The server's own profile says in which functions its time went: the leaf of each event and its link to the chain of its stream, in the commit,
 // and the package that keeps the log, with all that it calls. Where the processors are what limits writes, that share is what would be won
 // without chains and log. What the profile counts to others, the table files that tiles of the log stand in and the collection of garbage, is in
-// what BenchmarkWrites of internal/envlog compares.
+// what BenchmarkWrites of internal/custody/envlog compares.
 package main
 
 import (

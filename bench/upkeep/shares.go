@@ -43,7 +43,7 @@ func partOf(s *profile.Sample) int {
 		for _, line := range l.Line {
 			name := line.Function.Name
 			switch {
-			case strings.HasPrefix(name, "j17/internal/envlog."), strings.HasPrefix(name, "j17/internal/store/pebble.(*recentLeaves)"):
+			case strings.HasPrefix(name, "j17/internal/custody/envlog."), strings.HasPrefix(name, "j17/internal/storage/pebble.(*recentLeaves)"):
 				return ofLog
 			case strings.HasPrefix(name, "crypto/sha256."), name == "j17.Leaf", name == "j17.Link":
 				hashes = true

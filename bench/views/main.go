@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"j17/bench/devserver"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // The types: orders have the projection, notes have none, spots have places.

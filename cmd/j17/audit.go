@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 func (e *env) auditLog() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/proof"
+	"j17/internal/custody/proof"
 )
 
 // verification is one run of "audit verify".

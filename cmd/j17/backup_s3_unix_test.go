@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // startS3 starts the S3 server that "make tools" has built, with a bucket "backups", and returns the socket where it listens.

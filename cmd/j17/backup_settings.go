@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 // noPlace is what --s3 and --recipient take for no bucket and no encryption.

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/backup/repository"
-	"j17/internal/clock"
-	"j17/internal/proof"
-	"j17/internal/store"
+	"j17/internal/base/clock"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/custody/proof"
+	"j17/internal/storage/store"
 )
 
 // smallBackup makes a backup of an environment with one event, and returns the file of its side items.

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 func (e *env) blobs() *cobra.Command {

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
 )
 
 // generators are the tools that make clients of OpenAPI documents, and a folder to do so in.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/spec"
+	"j17/internal/lang/spec"
 )
 
 // completeFlags gives every command below cmd what its flags can be completed with.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/apikey"
-	"j17/internal/client"
+	"j17/internal/base/apikey"
+	"j17/internal/edge/client"
 )
 
 func (e *env) contexts() *cobra.Command {

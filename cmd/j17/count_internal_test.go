@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 // TestNumbersOfThings: one of something is not said as several are.

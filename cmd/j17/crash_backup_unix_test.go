@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // backupShown is a backup as the server shows it.

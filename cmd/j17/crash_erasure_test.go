@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // TestKillEndsNoErasure kills a server again and again while it erases an aggregate: the erasure goes on by itself and, once it says that it

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"j17"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // screenSpec is of tickets, each of a customer that counts them in the same commit, and at a place.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // restartSpec is of orders that a listener is told of, and alarms that ring a bell later.

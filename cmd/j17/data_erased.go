@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"j17"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 // notErased refuses a file that has events of aggregates that were erased since: what is added to it leaves them in it. end is where the last

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/eventfile"
+	"j17/internal/core/eventfile"
 )
 
 // export is one run of "data export".

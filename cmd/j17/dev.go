@@ -23,11 +23,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/decider"
+	"j17/internal/base/clock"
+	"j17/internal/core/decider"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
 )
 
 func (e *env) dev() *cobra.Command {

@@ -16,9 +16,9 @@ import (
 	"unicode"
 
 	"j17"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
 )
 
 // requestLog writes a line for each request. Of those that succeed and are alike, the first of a second have lines and the

@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/sandbox/container"
+	"j17/internal/base/clock"
+	"j17/internal/code/container"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
 	"j17/internal/server"
-	"j17/internal/spec"
 )
 
 // TestDevShowsWhatToDoNext runs the commands that a development server prints for each example, then finds its data folder

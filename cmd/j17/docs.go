@@ -12,7 +12,7 @@ import (
 
 	"j17"
 	"j17/docs"
-	"j17/internal/spec/diag"
+	"j17/internal/lang/diag"
 )
 
 // maxHits is how many sections a search shows.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"j17"
-	"j17/internal/httpapi"
+	"j17/internal/edge/httpapi"
 )
 
 // TestEveryErrorIsDocumented compares docs/reference/errors.md with the codes there are: each has one row, with the

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/trial"
-	"j17/internal/value"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/core/trial"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 )
 
 func (e *env) events() *cobra.Command {

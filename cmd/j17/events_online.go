@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/client/send"
-	"j17/internal/eventfile"
+	"j17/internal/core/eventfile"
+	"j17/internal/edge/client"
+	"j17/internal/edge/client/send"
 )
 
 // eventsOnline returns the commands of "j17 events" that talk to a server.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/client/send"
+	"j17/internal/edge/client"
+	"j17/internal/edge/client/send"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/eventfile"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
+	"j17/internal/core/eventfile"
+	"j17/internal/edge/client"
 )
 
 func (e *env) eventsTransaction() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
 )
 
 // tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of the refusal.

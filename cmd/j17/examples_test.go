@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"j17/internal/spec"
-	"j17/internal/spec/tick"
-	"j17/internal/value"
-	"j17/internal/work"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
 )
 
 // apps are the examples that are whole applications. examples/counter is the first spec of README.md and nothing else.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
+	"j17/internal/edge/client"
+	"j17/internal/lang/diag"
 	"j17/internal/server"
-	"j17/internal/spec/diag"
 )
 
 // failure is what --json prints of an error.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"j17/internal/spec/diag"
+	"j17/internal/lang/diag"
 )
 
 // TestPaintedFindings colors the severity of a finding, and nothing that stands in the file.

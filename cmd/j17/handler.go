@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/eventfile"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/trial"
-	"j17/internal/value"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/core/eventfile"
+	"j17/internal/core/trial"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 )
 
 // errChangedNothing is what --strict makes of an operation that did not fit.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/client"
+	"j17/internal/edge/client"
 )
 
 const (

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"j17/internal/trial"
-	"j17/internal/value"
-	"j17/internal/wire"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/core/trial"
 )
 
 // impliedTree draws events that another one implies, each below the one that implies it.

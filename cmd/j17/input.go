@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
 )
 
 // read returns the text of a spec, see readAll.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"j17/internal/value"
+	"j17/internal/base/value"
 )
 
 // TestDocumentedJSON compares what docs/reference/cli.md says that commands print with --json with what they print, both ways: a member that is

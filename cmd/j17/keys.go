@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/wire"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
 )
 
 func (e *env) keys() *cobra.Command {

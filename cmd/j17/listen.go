@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/ident"
-	"j17/internal/listener"
-	"j17/internal/outbound"
-	"j17/internal/spec"
+	"j17/internal/base/clock"
+	"j17/internal/base/ident"
+	"j17/internal/edge/client"
+	"j17/internal/follow/listener"
+	"j17/internal/follow/outbound"
+	"j17/internal/lang/spec"
 )
 
 // listenReady is the first line of 'j17 listen --json'.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/outbound"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
+	"j17/internal/follow/outbound"
 )
 
 func (e *env) listeners() *cobra.Command {

@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/decider"
-	"j17/internal/sandbox"
-	"j17/internal/sandbox/wasm"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
+	"j17/internal/base/clock"
+	"j17/internal/code/sandbox"
+	"j17/internal/code/wasm"
+	"j17/internal/core/decider"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 )
 
 // localBlobs are files that stand for the blobs of an environment, as the values of a flag: NAME=FILE. The first file of a

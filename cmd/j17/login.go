@@ -20,9 +20,9 @@ import (
 	"golang.org/x/term"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/wire"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
 )
 
 func (e *env) login() *cobra.Command {

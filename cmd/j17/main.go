@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"j17"
+	"j17/internal/lang/diag"
 	"j17/internal/server"
-	"j17/internal/spec/diag"
 )
 
 func main() {

@@ -18,9 +18,9 @@ import (
 
 	"j17"
 	"j17/docs"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/mcp"
+	"j17/internal/base/clock"
+	"j17/internal/edge/client"
+	"j17/internal/edge/mcp"
 	"j17/internal/server"
 )
 

@@ -13,7 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"j17"
-	"j17/internal/client"
+	"j17/internal/edge/client"
 )
 
 // assistant starts j17 mcp in a folder, as an assistant does, and returns what calls its tools.

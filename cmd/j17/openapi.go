@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
 )
 
 func (e *env) openAPI() *cobra.Command {

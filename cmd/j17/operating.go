@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/wire"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
 )
 
 // operating is an operator's connection to the control plane of a server.

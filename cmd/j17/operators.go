@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/spec/diag"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
+	"j17/internal/lang/diag"
 )
 
 func (e *env) operators() *cobra.Command {

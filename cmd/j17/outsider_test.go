@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"j17"
-	"j17/internal/proof"
+	"j17/internal/custody/proof"
 )
 
 // TestAnOutsiderVerifies has the program of examples/verify, which uses nothing of ours, look at the files of the script of "audit verify":

@@ -21,8 +21,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"j17/internal/clock"
-	"j17/internal/work/worktest"
+	"j17/internal/base/clock"
+	"j17/internal/base/work/worktest"
 )
 
 // What tests start has a home of its own, so that nobody's logins count; ends after a time, as does each read of what it

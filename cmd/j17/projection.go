@@ -19,12 +19,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/value"
-	"j17/internal/wire"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 )
 
 func (e *env) projections() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/client"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
+	"j17/internal/edge/client"
 )
 
 func (e *env) projectionGet() *cobra.Command {

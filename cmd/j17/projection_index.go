@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 func (e *env) projectionRebuild() *cobra.Command {

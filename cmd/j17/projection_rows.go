@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/value"
+	"j17/internal/base/value"
+	"j17/internal/edge/client"
 )
 
 func (e *env) projectionRows() *cobra.Command {

@@ -21,8 +21,8 @@ import (
 	"golang.org/x/term"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
+	"j17/internal/edge/client"
 	"j17/internal/server"
 )
 

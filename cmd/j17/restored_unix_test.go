@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // bookingSpec has events with tags, and names that one guest alone may have.

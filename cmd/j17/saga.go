@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 // newestRows is how many rows are shown of lists that grow with the events.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 func (e *env) scheduled() *cobra.Command {

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/lang/diag"
 	"j17/internal/server"
-	"j17/internal/spec/diag"
-	"j17/internal/value"
 )
 
 func (e *env) serve() *cobra.Command {

@@ -22,7 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 const plainSpec = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{"was_written":{"schema":{"type":"object"},"handler":[{"set":{"target":"","value":"$.data"}}]}}}}}`

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
 )
 
 func (e *env) spec() *cobra.Command {

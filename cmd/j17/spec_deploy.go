@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/client"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/value"
-	"j17/internal/wire"
 )
 
 // deployFlags are the flags of the commands that give an environment a spec: by a file, by a promotion or by a rollback.

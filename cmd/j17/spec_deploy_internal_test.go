@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 // TestDescribeRefusals: one guard and several are told of in sentences that are right.

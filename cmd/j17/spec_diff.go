@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 )
 
 func (e *env) specDiff() *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
 )
 
 // errNotFormatted is the verdict of "spec fmt --check".

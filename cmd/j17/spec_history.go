@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/spec"
-	"j17/internal/wire"
+	"j17/internal/base/wire"
+	"j17/internal/lang/spec"
 )
 
 func (e *env) specHistory() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/spec/diag"
+	"j17/internal/lang/diag"
 )
 
 //go:embed templates/*.json

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/wire"
+	"j17/internal/base/wire"
 )
 
 func (e *env) specTags() *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/spec"
-	"j17/internal/spec/typegen"
-	"j17/internal/value"
+	"j17/internal/base/value"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/typegen"
 )
 
 func (e *env) specTypes() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/wire"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
 )
 
 func (e *env) state() *cobra.Command {

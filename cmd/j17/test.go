@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
-	"j17/internal/scenario"
-	"j17/internal/spec/diag"
+	"j17/internal/base/clock"
+	"j17/internal/edge/client"
+	"j17/internal/edge/scenario"
+	"j17/internal/lang/diag"
 )
 
 // defaultScenarios is the folder of scenarios where none is named.

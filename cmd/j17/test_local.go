@@ -11,11 +11,11 @@ import (
 	"os"
 
 	"j17"
-	"j17/internal/client"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/edge/client"
+	"j17/internal/lang/spec"
 	"j17/internal/server"
-	"j17/internal/spec"
-	"j17/internal/wire"
 )
 
 // localWorld is a server in this program, on a folder that is removed in the end, with an instance for each scenario.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"j17/internal/spec/diag"
+	"j17/internal/lang/diag"
 )
 
 // variablePrefix begins the names of variables that are settings of this program.

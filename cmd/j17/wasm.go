@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/sandbox"
-	"j17/internal/sandbox/wasm"
-	"j17/internal/spec"
-	"j17/internal/value"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/code/sandbox"
+	"j17/internal/code/wasm"
+	"j17/internal/lang/spec"
 )
 
 func (e *env) wasm() *cobra.Command {

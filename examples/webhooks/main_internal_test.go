@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
-	"j17/internal/outbound"
+	"j17/internal/base/clock"
+	"j17/internal/follow/outbound"
 )
 
 const secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/store"
-	"j17/internal/worker"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
 )
 
 // timed is work that waits for a time, or for events: a queue of due items, or readers of the feed.

@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/store"
-	"j17/internal/store/pebble"
-	"j17/internal/worker"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
 )
 
 // TestTheClockStopsWhereSomethingIsDue moves a clock over a recurrence, something that makes another kind of work due, and what

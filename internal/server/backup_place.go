@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"j17/internal/store/pebble"
+	"j17/internal/storage/pebble"
 )
 
 // workPlace is where a data folder is made before it is one.

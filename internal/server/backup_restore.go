@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/backup/repository"
-	"j17/internal/backup/restore"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/erasure"
-	"j17/internal/store"
-	"j17/internal/store/pebble"
+	"j17/internal/base/clock"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/custody/backup/restore"
+	"j17/internal/custody/erasure"
+	"j17/internal/plane/control"
+	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
 )
 
 // RestoreOptions says which backup becomes which data folder.

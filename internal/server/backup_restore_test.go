@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/backup/repository"
-	"j17/internal/clock"
-	"j17/internal/proof"
+	"j17/internal/base/clock"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/custody/proof"
 	"j17/internal/server"
-	"j17/internal/store"
-	"j17/internal/store/pebble"
+	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
 )
 
 const backedUp = j17.Tenant("ins_1abc/staging")

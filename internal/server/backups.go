@@ -10,12 +10,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
-	"j17/internal/backup"
-	"j17/internal/control"
-	"j17/internal/deploy"
-	"j17/internal/envlog"
-	"j17/internal/listener"
-	"j17/internal/store"
+	"j17/internal/custody/backup"
+	"j17/internal/custody/envlog"
+	"j17/internal/follow/listener"
+	"j17/internal/plane/control"
+	"j17/internal/plane/deploy"
+	"j17/internal/storage/store"
 )
 
 // keyFileOf is the file of a data folder whose key seals what must not be read in the store.

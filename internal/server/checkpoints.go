@@ -1,6 +1,6 @@
 package server
 
-import "j17/internal/checkpoint"
+import "j17/internal/custody/checkpoint"
 
 // openCheckpoints makes what keeps states of aggregates, and roots of logs.
 func (s *Server) openCheckpoints() {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

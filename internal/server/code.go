@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"j17"
-	"j17/internal/deploy"
-	"j17/internal/sandbox"
-	"j17/internal/sandbox/container"
-	"j17/internal/sandbox/wasm"
+	"j17/internal/code/container"
+	"j17/internal/code/sandbox"
+	"j17/internal/code/wasm"
+	"j17/internal/plane/deploy"
 )
 
 // openCode opens what runs custom code. Machine code and what containers consist of are kept in the data folder; both can

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"j17"
-	"j17/internal/deploy"
-	"j17/internal/sandbox"
-	"j17/internal/sandbox/container"
+	"j17/internal/code/container"
+	"j17/internal/code/sandbox"
+	"j17/internal/plane/deploy"
 )
 
 // constantModule is a WebAssembly module whose apply_handler always answers the same.

@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"j17/internal/worker"
+	"j17/internal/core/worker"
 )
 
 const (

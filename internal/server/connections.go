@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"j17/internal/auth"
-	"j17/internal/httpapi"
+	"j17/internal/edge/httpapi"
+	"j17/internal/plane/auth"
 )
 
 // connections bounds the open connections of a server, so that clients can never take the descriptors that the store needs.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
-	"j17/internal/httpapi"
+	"j17/internal/base/clock"
+	"j17/internal/edge/httpapi"
 )
 
 // counted is a server on a loopback address whose connections are bounded.

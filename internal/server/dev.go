@@ -21,13 +21,13 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/deploy"
-	"j17/internal/httpapi"
-	"j17/internal/spec"
-	"j17/internal/spec/diag"
-	"j17/internal/worker"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/edge/httpapi"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
+	"j17/internal/plane/deploy"
 )
 
 // DevOptions configures a development server.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"j17"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

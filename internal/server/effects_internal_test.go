@@ -14,16 +14,16 @@ import (
 	"pgregory.net/rapid"
 
 	"j17"
-	"j17/internal/command"
-	"j17/internal/decider"
-	"j17/internal/engine"
-	"j17/internal/index"
-	"j17/internal/saga"
-	"j17/internal/spec"
-	"j17/internal/store"
-	"j17/internal/value"
-	"j17/internal/work"
-	"j17/internal/work/worktest"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/base/work/worktest"
+	"j17/internal/core/command"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/derived/index"
+	"j17/internal/follow/saga"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 // hostileWrite is a spec whose event brings about much of some kinds, and a write of such events.

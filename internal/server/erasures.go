@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"j17"
-	"j17/internal/checkpoint"
-	"j17/internal/control"
-	"j17/internal/erasure"
+	"j17/internal/custody/checkpoint"
+	"j17/internal/custody/erasure"
+	"j17/internal/plane/control"
 )
 
 // openErasures makes what erases personal data.

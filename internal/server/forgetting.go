@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"j17/internal/worker"
+	"j17/internal/core/worker"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"weak"
 
 	"j17"
-	"j17/internal/spec"
+	"j17/internal/lang/spec"
 )
 
 // TestSpecsOfDeletedInstancesAreForgotten forgets an instance whose spec has tags, unique values, places and a list: nobody keeps the spec.

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/listener"
-	"j17/internal/outbound"
+	"j17/internal/base/clock"
+	"j17/internal/follow/listener"
+	"j17/internal/follow/outbound"
+	"j17/internal/plane/control"
 )
 
 // openListeners makes what tells endpoints of events.

@@ -3,8 +3,8 @@ package server
 import (
 	"cmp"
 
-	"j17/internal/httpapi"
-	"j17/internal/spec"
+	"j17/internal/edge/httpapi"
+	"j17/internal/lang/spec"
 )
 
 // OpenAPI returns the OpenAPI document of an environment with a spec, with admin that of its administration, and for nil that of the control

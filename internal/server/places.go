@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/panics"
-	"j17/internal/spec"
-	"j17/internal/store"
+	"j17/internal/base/panics"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 // buildWait is how long a deployment waits for what it has begun to build, before it answers.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/store"
+	"j17/internal/base/clock"
+	"j17/internal/storage/store"
 )
 
 // openDev opens a development server with a spec, which does not run.

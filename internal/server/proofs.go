@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/envlog"
-	"j17/internal/outbound"
+	"j17/internal/base/clock"
+	"j17/internal/custody/envlog"
+	"j17/internal/follow/outbound"
 )
 
 // openProofs makes what keeps the logs of environments.

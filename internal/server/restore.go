@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"j17"
-	"j17/internal/control"
-	"j17/internal/panics"
-	"j17/internal/worker"
+	"j17/internal/base/panics"
+	"j17/internal/core/worker"
+	"j17/internal/plane/control"
 )
 
 // restoration hands the specs that were deployed before to the engine. It goes on while the server answers: an environment

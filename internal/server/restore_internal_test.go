@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/worker"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
 )
 
 // TestOneEnvironmentDoesNotHoldUpOthers lets one fail twice and another be gone.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/control"
-	"j17/internal/worker"
+	"j17/internal/core/worker"
+	"j17/internal/plane/control"
 )
 
 // Limits of talks between nodes.

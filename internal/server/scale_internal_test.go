@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/command"
-	"j17/internal/deploy"
-	"j17/internal/engine"
-	"j17/internal/value"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/core/command"
+	"j17/internal/core/engine"
+	"j17/internal/plane/deploy"
 )
 
 // planned is the spec of each environment: one event schedules 34 others, another one starts a saga that waits for an answer for a day.

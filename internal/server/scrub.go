@@ -3,10 +3,10 @@ package server
 import (
 	"maps"
 
-	"j17/internal/checkpoint"
-	"j17/internal/envlog"
-	"j17/internal/scrub"
-	"j17/internal/unique"
+	"j17/internal/custody/checkpoint"
+	"j17/internal/custody/envlog"
+	"j17/internal/custody/scrub"
+	"j17/internal/derived/unique"
 )
 
 // openScrub makes what looks for damage.

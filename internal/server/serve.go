@@ -22,13 +22,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"j17/internal/backup"
-	"j17/internal/backup/repository"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/httpapi"
-	"j17/internal/outbound"
-	"j17/internal/usage"
+	"j17/internal/base/clock"
+	"j17/internal/custody/backup"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/edge/httpapi"
+	"j17/internal/follow/outbound"
+	"j17/internal/plane/control"
+	"j17/internal/plane/usage"
 )
 
 // Role is the part that a server has among several.

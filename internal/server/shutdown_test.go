@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

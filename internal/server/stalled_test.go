@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // drained is a clock that tells when somebody begins to wait for it who has a limited time, as all have who end a server.

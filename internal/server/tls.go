@@ -22,10 +22,10 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/control"
-	"j17/internal/httpapi"
-	"j17/internal/worker"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/edge/httpapi"
+	"j17/internal/plane/control"
 )
 
 // Certificate is a pair of files in PEM format.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 // turnstile lets in what clients write while a clock is moved: at each moment some writes at once, and all others when it opens, each time after

@@ -10,9 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
-	"j17/internal/clock"
-	"j17/internal/store"
-	"j17/internal/store/pebble"
+	"j17/internal/base/clock"
+	"j17/internal/storage/pebble"
+	"j17/internal/storage/store"
 )
 
 // pauses is a clock that notes how long somebody wants to wait, and lets nobody wait: it moves by that, unless it is still.

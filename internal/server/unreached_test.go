@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 	"j17/internal/server"
 )
 

@@ -17,7 +17,7 @@ import (
 // race detector.
 const (
 	engineModule = "github.com/cockroachdb/pebble/v2"
-	engineUser   = "j17/internal/store/pebble"
+	engineUser   = "j17/internal/storage/pebble"
 	checksTag    = "-tags=invariants"
 )
 

@@ -30,7 +30,7 @@ import (
 	"strings"
 	"time"
 
-	"j17/internal/clock"
+	"j17/internal/base/clock"
 )
 
 func main() {

@@ -176,7 +176,7 @@ func TestWithoutRaceDetector(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	var out, errs strings.Builder
-	if code := run(t.Context(), []string{"-run=^$", "j17/internal/work"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "[1/1]") {
+	if code := run(t.Context(), []string{"-run=^$", "j17/internal/base/work"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "[1/1]") {
 		t.Errorf("exit code %d, %s%s", code, out.String(), errs.String())
 	}
 	if code := run(t.Context(), []string{"j17/internal/nowhere"}, &out, &errs); code == 0 {

@@ -1,0 +1,145 @@
+// Package decider decides: it turns a command into the events that it brings about, and events into a state. It is pure. States
+// that a decision looks at are handed in, time is a number, and what comes out is written by somebody else.
+//
+// Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose handlers may refuse
+// them (handle.go). Program.Apply is one step of a fold.
+package decider
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strconv"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/code/sandbox"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
+)
+
+// Functions has the function of each custom code of a spec.
+type Functions map[*spec.Code]sandbox.Function
+
+// Decider is a spec with the functions of its custom code. It decides what a command brings about and what events amount to.
+type Decider struct {
+	*spec.Compiled
+
+	Functions Functions
+	programs  map[string]*Program
+}
+
+// New returns a decider of a spec: event types whose custom code has no function are refused with CodeCustomCodeFailed.
+func New(c *spec.Compiled, functions Functions) *Decider {
+	d := &Decider{Compiled: c, Functions: functions, programs: make(map[string]*Program, len(c.Types))}
+	for name, typ := range c.Types {
+		d.programs[name] = NewProgram(typ, functions)
+	}
+	return d
+}
+
+// Program computes the states of one aggregate type.
+type Program struct {
+	*spec.AggregateType
+	Functions Functions
+	// Fingerprint changes whenever the handlers do, or the functions of those in custom code.
+	Fingerprint [32]byte
+}
+
+// NewProgram returns what computes the states of one aggregate type.
+func NewProgram(typ *spec.AggregateType, functions Functions) *Program {
+	p := &Program{AggregateType: typ, Functions: functions, Fingerprint: typ.Fingerprint}
+	var names []string
+	for name, et := range typ.Events {
+		if et.Code != nil {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return p
+	}
+	slices.Sort(names)
+	h := sha256.New()
+	h.Write(typ.Fingerprint[:])
+	for _, name := range names {
+		var digest [32]byte
+		if f := functions[typ.Events[name].Code]; f != nil {
+			digest = f.Digest()
+		}
+		h.Write(digest[:])
+	}
+	p.Fingerprint = [32]byte(h.Sum(nil))
+	return p
+}
+
+// First is the state before the first event.
+func (p *Program) First() *State {
+	return &State{Fingerprint: p.Fingerprint, Data: value.ObjectValue()}
+}
+
+// Apply takes one more event into the state. faults, if not nil, is told of the operations that did not fit. All work
+// is charged to b. The error is that of b or of custom code; the state is then what it was, but whoever goes on with it must
+// have frozen ed before.
+func (p *Program) Apply(ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, faults func(tick.Fault)) error {
+	if et := p.Events[ev.Type]; et != nil {
+		switch {
+		case et.Handler != nil:
+			state, err := et.Handler.Apply(ed, f.Data, ev, b, faults)
+			if err != nil {
+				return err
+			}
+			f.Data = state
+		case et.Code != nil:
+			state, err := p.Functions.Handle(ctx, et.Code, f.Data, ev, b)
+			if err != nil {
+				return err
+			}
+			f.Data = state
+		}
+	}
+	f.Pass(ed, ev)
+	return nil
+}
+
+// Program returns what computes the states of an aggregate type that the spec has.
+func (d *Decider) Program(aggregateType string) *Program { return d.programs[aggregateType] }
+
+// AggregateType returns what the spec says of an aggregate type; CodeUnknownType where it does not know it.
+func (d *Decider) AggregateType(name string) (*spec.AggregateType, error) {
+	if at := d.Types[name]; at != nil {
+		return at, nil
+	}
+	return nil, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec%s", j17.Printable(name), diag.Meant(name, maps.Keys(d.Types)))
+}
+
+// Key checks the two halves of an aggregate key that came from outside.
+func (d *Decider) Key(aggregateType, id string) (j17.Key, error) {
+	canonical, _, err := d.IDs.Check(id)
+	if err != nil {
+		return j17.Key{}, j17.At(err, "key")
+	}
+	return j17.Key{Type: aggregateType, ID: canonical}, nil
+}
+
+// EntityTag names the state of an aggregate after length events of a generation under the type's present handlers.
+func (p *Program) EntityTag(length, generation uint64) string {
+	var buf [64]byte
+	b := append(buf[:0], '"')
+	b = strconv.AppendUint(b, length, 10)
+	if generation > 0 {
+		b = strconv.AppendUint(append(b, '.'), generation, 10)
+	}
+	b = append(b, '-')
+	b = hex.AppendEncode(b, p.Fingerprint[:4])
+	return string(append(b, '"'))
+}
+
+// Diagnose gives a fault of a handler its place in the spec.
+func Diagnose(c *spec.Compiled, f tick.Fault) diag.Diagnostic {
+	line, column := c.Position(f.Pointer)
+	return diag.Diagnostic{Severity: diag.Warning, Pointer: f.Pointer, Line: line, Column: column, Message: f.Message}
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"container/list"
+	"hash/maphash"
+	"sync"
+
+	"j17/internal/base/recent"
+	"j17/internal/base/value"
+	"j17/internal/core/decider"
+
+	"j17"
+)
+
+// stateKey names a state in the cache.
+type stateKey struct {
+	tenant j17.Tenant
+	key    j17.Key
+}
+
+// cache holds folded states, bounded by what they are charged for; the least recently used go first. It never decides
+// whether a state is current: whoever takes one compares its length and its handlers.
+type cache struct {
+	seed   maphash.Seed
+	shards [cacheShards]cacheShard
+	// passed are states that were wanted and not kept.
+	passed *recent.Set
+}
+
+const (
+	cacheShards = 16
+	// passedShare is which part of the states that there could be room for are remembered when they were not kept.
+	passedShare = 4
+)
+
+type cacheShard struct {
+	mu    sync.Mutex
+	limit int64
+	used  int64
+	byKey map[stateKey]*list.Element // of *entry
+	order list.List                  // most recently used first
+}
+
+func newCache(limit int64) *cache {
+	c := &cache{seed: maphash.MakeSeed(), passed: recent.New(limit / stateCharge / passedShare)}
+	for i := range c.shards {
+		c.shards[i].limit = limit / cacheShards
+		c.shards[i].byKey = map[stateKey]*list.Element{}
+	}
+	return c
+}
+
+func (c *cache) hash(k stateKey) uint64 { return maphash.Comparable(c.seed, k) }
+
+func (c *cache) shard(k stateKey) *cacheShard { return &c.shards[c.hash(k)%cacheShards] }
+
+// entry is a state in the cache.
+type entry struct {
+	key   stateKey
+	state *decider.State
+	// size is what the state is charged for.
+	size int64
+}
+
+// get returns the state that is cached for k, nil when there is none.
+func (c *cache) get(k stateKey) *decider.State {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	el := s.byKey[k]
+	if el == nil {
+		return nil
+	}
+	s.order.MoveToFront(el)
+	e, _ := el.Value.(*entry)
+	return e.state
+}
+
+// put keeps f, unless the cache has a longer state of the same handlers already, or one of a later generation, or f alone would fill it.
+func (c *cache) put(k stateKey, f *decider.State) {
+	size := measure(f)
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if el := s.byKey[k]; el != nil {
+		old, _ := el.Value.(*entry)
+		if is := old.state; is.Generation > f.Generation || is.Generation == f.Generation && is.Fingerprint == f.Fingerprint && is.Length > f.Length {
+			return
+		}
+		s.remove(el)
+	}
+	if size > s.limit/2 {
+		return
+	}
+	s.byKey[k] = s.order.PushFront(&entry{k, f, size})
+	s.used += size
+	for s.used > s.limit {
+		s.remove(s.order.Back())
+	}
+}
+
+// offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads everything once drives
+// nothing out, and leaves no million small objects for the garbage collector to go over.
+func (c *cache) offer(k stateKey, f *decider.State) {
+	if c.passed.Again(c.hash(k)) {
+		c.put(k, f)
+	}
+}
+
+func (s *cacheShard) remove(el *list.Element) {
+	e, _ := s.order.Remove(el).(*entry)
+	delete(s.byKey, e.key)
+	s.used -= e.size
+}
+
+// size returns what the cached states are charged for and how many they are.
+func (c *cache) size() (bytes int64, states int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		bytes += s.used
+		states += len(s.byKey)
+		s.mu.Unlock()
+	}
+	return bytes, states
+}
+
+// stateCharge is what a state takes beside its data.
+const stateCharge = 256
+
+// measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
+func measure(f *decider.State) int64 {
+	return stateCharge + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
+}
+
+// treeSize returns what the nodes of a tree take beside the text of strings and numbers.
+func treeSize(v value.Value) int64 {
+	const node, member, container = 24, 40, 64
+	switch v.Kind() {
+	case value.Array:
+		n := int64(container)
+		for _, elem := range v.Elems() {
+			n += node + treeSize(elem)
+		}
+		return n
+	case value.Object:
+		const indexed, entry = 8, 40 // objects with more members than that have an index
+		n := int64(container)
+		for _, m := range v.Members() {
+			n += member + treeSize(m.Value)
+		}
+		if v.Len() > indexed {
+			n += entry * int64(v.Len())
+		}
+		return n
+	case value.Missing, value.Null, value.Bool, value.Number, value.String:
+	}
+	return 0
+}

@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+const (
+	// maxMatched is how many of the events are named that a condition forbids.
+	maxMatched = 10
+	// workOfMatch and workOfStep are what it costs to look at an event that matches, and at a place of the index or the type of an event.
+	workOfMatch = 40
+	workOfStep  = 20
+	// workOfCondition is what a condition costs that nothing matches.
+	workOfCondition = 200
+	// workOfConditions is what all conditions of a command may take, which is enough for a million events with their tags. What they look at
+	// in vain is remembered, so that mostly it is done once.
+	workOfConditions = 12 * work.Command
+)
+
+// conditionDetails are the details of a condition that does not hold.
+type conditionDetails struct {
+	// Condition is its number, Matched are the first events that it forbids, and Position is up to where was looked.
+	Condition int      `json:"condition"`
+	Matched   []string `json:"matched"`
+	Position  string   `json:"position"`
+}
+
+// tooManyDetails are the details of a condition for which too many events would have to be looked at.
+type tooManyDetails struct {
+	Condition int `json:"condition"`
+}
+
+// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
+func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget) error {
+	if len(a.Conditions) == 0 {
+		return nil
+	}
+	for i := range a.Conditions {
+		if err := e.indexedTags(ctx, d, a.Conditions[i].Tags); err != nil {
+			return err
+		}
+	}
+
+	// What is there comes before what the commit compares.
+	extent, err := e.store.Extent(ctx, d.env.tenant)
+	if err != nil {
+		return StorageError(err)
+	}
+	for i := range a.Conditions {
+		c := &a.Conditions[i]
+		if c.After.Compare(extent.Last) > 0 {
+			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: what comes then cannot be known to whoever decided this. Use the position that the feed gave", extent.Last).
+				At(fmt.Sprintf("conditions[%d].after", i))
+		}
+	}
+
+	// They have a budget of their own.
+	left := b.Left()
+	b.Renew(e.workOfConditions)
+	for i := range a.Conditions {
+		if err := e.forbidden(ctx, d, p, &a.Conditions[i], i, extent.Last, b); err != nil {
+			return err
+		}
+		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
+	}
+	b.Renew(left)
+	return nil
+}
+
+// indexedTags makes sure that all events have those of some tags that they should have.
+func (e *Engine) indexedTags(ctx context.Context, d *deployed, tags []string) error {
+	names := decider.TagNames(tags)
+	if names == nil || e.tagged == nil {
+		return nil
+	}
+	return StorageError(e.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
+}
+
+// unless is a condition as a commit compares it that was decided at a position.
+func unless(c *decider.Condition, at j17.StreamID) store.Absent {
+	return store.Absent{Tags: c.Tags, Types: typesOf(c), After: at}
+}
+
+// typesOf returns the types of a condition as the store compares them, none for all.
+func typesOf(c *decider.Condition) []store.TypePattern {
+	types := make([]store.TypePattern, 0, len(c.Types))
+	for _, p := range c.Types {
+		if p.AggregateType == "" {
+			return nil
+		}
+		types = append(types, store.TypePattern{Aggregate: p.AggregateType, Event: p.EventType})
+	}
+	return types
+}
+
+// forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
+// its tags; what others have looked at in vain is not looked at again.
+func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
+	if !b.Spend(workOfCondition) {
+		return b.Err()
+	}
+
+	// The first that match. One is enough to refuse the command: what is left of the work goes into telling of more.
+	const all = 1 << 30
+	var matched []string
+	reached, spent := d.absent.since(c), b.Spent()
+	rested := spent
+	looked := func(steps int, upTo j17.StreamID) bool {
+		if upTo.Compare(reached) > 0 {
+			reached = upTo
+		}
+		if b.Spent()-rested > work.Command {
+			rested = b.Spent()
+			b.Rest() // others come in between
+		}
+		return b.Spend(steps * workOfStep)
+	}
+	for ev, err := range e.store.ReadTagged(ctx, d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
+		if err != nil {
+			return StorageError(err)
+		}
+		if !b.Spend(workOfMatch) {
+			break
+		}
+		reached = ev.StreamID
+		if matched = append(matched, ev.StreamID.String()); ev.StreamID.Compare(at) > 0 {
+			at = ev.StreamID
+		}
+		if len(matched) == maxMatched {
+			break
+		}
+	}
+	switch {
+	case j17.CodeOf(b.Err()) == j17.CodeWorkLimit && matched == nil:
+		d.absent.keep(c, c.After, reached)
+		out := j17.Errorf(j17.CodeWorkLimit, "Too many events have the tags of the condition to look at all of them at once. Nothing was written. Try again, which goes on at %s; or say what was looked at already with 'after', or name a tag that fewer events have.", reached).
+			At(fmt.Sprintf("conditions[%d]", number))
+		out.Details = tooManyDetails{Condition: number}
+		return out.Because(b.Err())
+	case b.Err() != nil && matched == nil:
+		return b.Err()
+	case matched == nil:
+		if b.Spent()-spent >= muchToLook {
+			d.absent.keep(c, c.After, at)
+		}
+		return nil
+	}
+	if !p.tried {
+		e.counts.conflicts.Add(1)
+	}
+	if len(matched) == maxMatched || b.Err() != nil {
+		at = reached // there may be more behind it
+	}
+	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).
+		At(fmt.Sprintf("conditions[%d]", number))
+	out.Details = conditionDetails{Condition: number, Matched: matched, Position: at.String()}
+	return out
+}

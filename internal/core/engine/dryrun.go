@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+// Outlook is what a command would come to if it was carried out now.
+type Outlook struct {
+	// Refusals are why it would be refused, each a *j17.Error: the first is what Execute would return, of guards all that do not hold.
+	// Without any it would be carried out.
+	Refusals []error
+	// Events are all that would be written, in their order, as far as it was decided. Their causes are numbers in this list.
+	Events []decider.Event
+	// States are those of all aggregates with such events afterwards, in the order of their first events; none where it would be refused.
+	States []StateAfter
+	// Truncated tells that states stand there without JSON, because they are too many, too large or too much work.
+	Truncated bool
+	// Repeated tells that a command with the same idempotency key was carried out before, so that nothing would happen.
+	Repeated bool
+	Consequences
+}
+
+// StateAfter is what the events of an aggregate would amount to. JSON is nil where the outlook is truncated.
+type StateAfter struct {
+	Key    j17.Key
+	Length uint64
+	JSON   []byte
+}
+
+// Consequences are what effects would do, as they tell where the command is tried only.
+type Consequences struct {
+	// Scheduled are the events that would come later, Canceled those that would not come any more.
+	Scheduled, Canceled []Later
+	// Sagas are those that would begin or go on.
+	Sagas []Moved
+}
+
+func (c *Consequences) add(more *Consequences) {
+	c.Scheduled, c.Canceled = append(c.Scheduled, more.Scheduled...), append(c.Canceled, more.Canceled...)
+	c.Sagas = append(c.Sagas, more.Sagas...)
+}
+
+// Later is an event that is to come, at FireAt in Unix seconds. ID is "" where it has none yet.
+type Later struct {
+	ID       string
+	Key      j17.Key
+	Type     string
+	JSON     []byte
+	FireAt   int64
+	CancelOn []decider.Awaited
+	// By and ByType name the event that has scheduled it.
+	By     j17.Key
+	ByType string
+}
+
+// Moved is a saga that an event begins, or lets go on. ID is "" where it has none yet.
+type Moved struct {
+	ID, Type, Status string
+	// By and ByType name the event.
+	By     j17.Key
+	ByType string
+}
+
+// What an outlook shows of states at most: so many of them, and so many bytes together.
+const (
+	maxStatesAfter     = 1000
+	maxStateBytesAfter = 8 << 20
+)
+
+// DryRun decides a command as Execute does, and stores nothing and keeps nothing. Errors are *j17.Error, of a command whose form is wrong or
+// of a server that cannot tell; why a command would be refused stands in the outlook.
+func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
+	b := work.New(ctx, work.Command)
+	defer b.Release()
+	for range maxPlanning {
+		b.Renew(work.Command)
+		o, err := e.foresee(ctx, c, b)
+		if !errors.Is(err, errOvertaken) {
+			return o, err
+		}
+	}
+	return nil, j17.Errorf(j17.CodeBusy, "Others have written to what this dry run looks at %d times in a row. Try again.", maxPlanning)
+}
+
+// foresee is one try of DryRun. The error is errOvertaken where what it was decided on has changed meanwhile.
+func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outlook, error) {
+	// What Execute checks before it decides.
+	d, err := e.deployed(c.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	a, first, err := e.admit(ctx, d, c, b)
+	switch {
+	case first != nil:
+		if _, err := e.replay(ctx, d, c, first); err != nil {
+			return nil, err
+		}
+		return &Outlook{Repeated: true}, nil
+	case err != nil && a != nil:
+		return refusing(a.Events, err)
+	case err != nil:
+		return nil, err
+	}
+
+	// The plan is made as if there was nobody else, and never stored. It has as much work as one that is.
+	b.Renew(work.Command)
+	tried := *c
+	tried.IdempotencyKey, tried.tried = "", true
+	p, err := e.plan(ctx, d, &tried, a, b, nil)
+	if p == nil {
+		return refusing(a.Events, err)
+	}
+	if late := e.overtaken(ctx, c.Tenant, p); late != nil {
+		err = late
+	}
+	if err == nil {
+		err = e.bounded(ctx, c.Tenant, p)
+	}
+	if err != nil {
+		o, err := refusing(p.events, err)
+		if o != nil && len(p.refusals) > 0 && j17.CodeOf(o.Refusals[0]) == j17.CodeRequirementFailed {
+			o.Refusals = p.refusals
+		}
+		return o, err
+	}
+	o := &Outlook{Events: p.events, Consequences: p.consequences}
+	return o, e.statesAfter(ctx, d, p, o)
+}
+
+// refusing is the outlook on a command that would be refused. The error is one that says nothing of the command.
+func refusing(events []decider.Event, err error) (*Outlook, error) {
+	refused, ok := errors.AsType[*j17.Error](err)
+	if !ok {
+		return nil, err
+	}
+	switch refused.Code { //nolint:exhaustive // all others are about the command
+	case j17.CodeInternal, j17.CodeCorruption, j17.CodeUnavailable, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady, j17.CodeStorageFull,
+		j17.CodeNoSpec, j17.CodeOutcomeUnknown:
+		return nil, err
+	}
+	return &Outlook{Refusals: []error{err}, Events: events}, nil
+}
+
+// overtaken compares what a plan was made of with what it is now. The error is errOvertaken where they differ, or why the
+// caller's expectation does not hold.
+func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
+	// What the caller expects, and what was looked at.
+	var pre []store.Pre
+	for i := range p.writes {
+		if w := &p.writes[i]; w.Expected != nil {
+			pre = append(pre, store.Pre{Key: w.Key, Length: *w.Expected})
+		}
+	}
+	expected := len(pre)
+	pre = append(pre, p.unit.Pre...)
+	for key, before := range p.before {
+		pre = append(pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
+	}
+	keys := make([]j17.Key, len(pre))
+	for i := range pre {
+		keys[i] = pre[i].Key
+	}
+	heads, err := e.store.Heads(ctx, t, keys)
+	if err != nil {
+		return StorageError(err)
+	}
+	for i, now := range heads {
+		switch pre := &pre[i]; {
+		case i < expected && pre.Length != now.Length:
+			err := conflict(store.StreamConflict{Key: pre.Key, Expected: pre.Length, Actual: now.Length})
+			if n, ok := p.writeOf(pre.Key); ok {
+				err = p.of.InWrite(err, n)
+			}
+			return err
+		case i >= expected && (pre.Length != now.Length || pre.Looked && pre.Generation != now.Generation):
+			return errOvertaken
+		}
+	}
+
+	// The items that effects have gone by, of which they may have kept old ones.
+	for i := range p.unit.Fences {
+		fence := &p.unit.Fences[i]
+		item, err := e.store.Get(ctx, t, fence.Space, fence.Key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return StorageError(err)
+		}
+		if fence.ByValue && string(item.Value) != fence.Value || !fence.ByValue && item.Rev != fence.Rev {
+			for _, changed := range p.changed {
+				changed(&store.SideConflict{Space: fence.Space, Key: fence.Key, Rev: item.Rev})
+			}
+			return errOvertaken
+		}
+	}
+	return nil
+}
+
+// bounded returns why a plan is refused whose additions would bring an item beyond its bound, as the store would find.
+func (e *Engine) bounded(ctx context.Context, t j17.Tenant, p *plan) error {
+	if err := p.unit.Validate(); err != nil {
+		return StorageError(err)
+	}
+	var r store.Result
+	for i := range p.unit.Side {
+		s := &p.unit.Side[i]
+		if s.Op != store.Add || s.Most == 0 {
+			continue
+		}
+		n, err := store.Counter(ctx, e.store, t, s.Space, s.Key)
+		if err != nil {
+			return StorageError(err)
+		}
+		if more, err := strconv.ParseInt(string(s.Value), 10, 64); err == nil && n+more > s.Most {
+			r.Sides = append(r.Sides, store.SideConflict{Space: s.Space, Key: s.Key, Full: true})
+		}
+	}
+	return p.refusedFull(&r)
+}
+
+// statesAfter adds what the events of a plan amount to.
+func (e *Engine) statesAfter(ctx context.Context, d *deployed, p *plan, o *Outlook) error {
+	// The aggregates, in the order of their first events.
+	of := map[j17.Key][]*decider.Event{}
+	var keys []j17.Key
+	for i := range p.events {
+		ev := &p.events[i]
+		if of[ev.Key] == nil {
+			keys = append(keys, ev.Key)
+		}
+		of[ev.Key] = append(of[ev.Key], ev)
+	}
+	heads, err := e.store.Heads(ctx, d.env.tenant, keys)
+	if err != nil {
+		return StorageError(err)
+	}
+
+	// Their states, as far as there is room and work for them.
+	b, bytes := work.New(ctx, work.Command), 0
+	defer b.Release()
+	for i, key := range keys {
+		after := StateAfter{Key: key, Length: heads[i].Length + uint64(len(of[key]))}
+		if i < maxStatesAfter && bytes < maxStateBytesAfter && b.Err() == nil {
+			f, err := e.stateAfter(ctx, d, p, key, of[key], b)
+			switch {
+			case err == nil:
+				after.Length, after.JSON = f.Length, f.JSON
+			case j17.CodeOf(err) != j17.CodeWorkLimit:
+				return err
+			}
+			b.Release()
+		}
+		if bytes += len(after.JSON); bytes > maxStateBytesAfter {
+			after.JSON = nil
+		}
+		o.Truncated = o.Truncated || after.JSON == nil
+		o.States = append(o.States, after)
+	}
+	return nil
+}
+
+// stateAfter returns the state of an aggregate after a plan.
+func (e *Engine) stateAfter(ctx context.Context, d *deployed, p *plan, key j17.Key, events []*decider.Event, b *work.Budget) (*decider.State, error) {
+	for _, known := range p.after {
+		if known.Key == key {
+			f := known.State
+			return &f, f.Finish(key.String())
+		}
+	}
+	before := p.before[key]
+	if before == nil {
+		var err error
+		if before, err = e.look(ctx, d, key, b, nil); err != nil {
+			return nil, err
+		}
+	}
+	f, ed := *before, value.NewEditor()
+	for _, ev := range events {
+		if err := d.Program(key.Type).Apply(ctx, &f, ed, ev.Stored(p.unit.Timestamp), b, nil); err != nil {
+			return nil, err
+		}
+	}
+	return &f, cmp.Or(f.Finish(key.String()), b.Err())
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/core/decider"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// environment is what the engine keeps of one tenant: its spec, its time and who is about to write.
+type environment struct {
+	tenant  j17.Tenant
+	current atomic.Pointer[deployed]
+	// mu is held while current changes.
+	mu sync.Mutex
+	// gone tells that the environment was undeployed and is not in the engine's map any more.
+	gone bool
+	// renewing, if not nil, is the question to Options.Renew that is under way.
+	renewing *renewal
+	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
+	latest atomic.Int64
+	turns  turns
+	// storing is held by all who store events, together, and by who holds them back, alone.
+	storing sync.RWMutex
+}
+
+// deployed is the spec of a tenant with what runs it.
+type deployed struct {
+	*decider.Decider
+	env *environment
+	// fences hold as long as it is deployed, for all who write to the store; replaced is closed when this engine has another one.
+	fences   []store.Fence
+	replaced chan struct{}
+	// absent is what conditions have not found.
+	absent absences
+	// retagged counts, by name, how often deployments have changed which events have a tag, since the environment was first deployed to.
+	retagged map[string]uint64
+}
+
+// renewal is one call of Options.Renew, for what was deployed then. err counts once done is closed.
+type renewal struct {
+	of   *deployed
+	done chan struct{}
+	err  error
+}
+
+// errRedeployed tells that a write was decided under a spec that is not deployed any more. Nothing was written.
+var errRedeployed = errors.New("engine: another spec has been deployed meanwhile")
+
+// Deploy makes c the spec of a tenant, with the functions of its custom code: event types whose code has none are refused
+// with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
+// functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence on what says in the
+// store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose fences do not hold any more are
+// decided anew with what Options.Renew deploys.
+func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
+	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
+	for {
+		found, ok := e.environments.Load(t)
+		if !ok {
+			found, _ = e.environments.LoadOrStore(t, newEnvironment(t))
+		}
+		env, _ := found.(*environment)
+		if env.deploy(d) {
+			return
+		}
+	}
+}
+
+func newEnvironment(t j17.Tenant) *environment {
+	return &environment{tenant: t, turns: turns{lanes: map[j17.Key]*lane{}}}
+}
+
+// deploy reports false when the environment has been given up.
+func (env *environment) deploy(d *deployed) bool {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if env.gone {
+		return false
+	}
+	d.env = env
+	env.replace(d)
+	return true
+}
+
+// replace makes d, which may be nil, the present one. The caller holds mu.
+func (env *environment) replace(d *deployed) {
+	old := env.current.Load()
+	if old != nil && d != nil {
+		d.retagged = old.retaggedBy(d)
+	}
+	env.current.Store(d)
+	if old != nil {
+		close(old.replaced)
+	}
+}
+
+// retaggedBy returns the counts of changed tags when next takes the place of d.
+func (d *deployed) retaggedBy(next *deployed) map[string]uint64 {
+	counts := maps.Clone(d.retagged)
+	count := func(name string) {
+		if counts == nil {
+			counts = map[string]uint64{}
+		}
+		counts[name]++
+	}
+	for name, tag := range d.TagNames {
+		if now := next.TagNames[name]; now == nil || now.Fingerprint != tag.Fingerprint {
+			count(name)
+		}
+	}
+	for name := range next.TagNames {
+		if d.TagNames[name] == nil {
+			count(name)
+		}
+	}
+	return counts
+}
+
+// Undeploy takes a tenant's spec away: nothing can be written or read until there is another one.
+func (e *Engine) Undeploy(t j17.Tenant) {
+	found, ok := e.environments.Load(t)
+	if !ok {
+		return
+	}
+	env, _ := found.(*environment)
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	if env.gone {
+		return
+	}
+	env.gone = true
+	env.replace(nil)
+	e.environments.Delete(t)
+	if e.gone != nil {
+		e.gone(t)
+	}
+}
+
+// Spec returns the deployed spec of a tenant, nil when there is none.
+func (e *Engine) Spec(t j17.Tenant) *spec.Compiled {
+	if d := e.present(t); d != nil {
+		return d.Compiled
+	}
+	return nil
+}
+
+// present returns what is deployed to a tenant, nil for nothing.
+func (e *Engine) present(t j17.Tenant) *deployed {
+	found, ok := e.environments.Load(t)
+	if !ok {
+		return nil
+	}
+	env, _ := found.(*environment)
+	return env.current.Load()
+}
+
+func (e *Engine) deployed(t j17.Tenant) (*deployed, error) {
+	if d := e.present(t); d != nil {
+		return d, nil
+	}
+	return nil, j17.Errorf(j17.CodeNoSpec, "No spec is deployed to this environment. Deploy one and try again.")
+}
+
+// Decider returns what is deployed to a tenant; CodeNoSpec where there is nothing.
+func (e *Engine) Decider(t j17.Tenant) (*decider.Decider, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return d.Decider, nil
+}
+
+// append hands a unit that was decided under d to the store. The error is errRedeployed where d is not deployed any more.
+func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (store.Result, error) {
+	if d.env.current.Load() != d {
+		return store.Result{}, errRedeployed
+	}
+	unit.Fences = d.fence(unit.Fences)
+	results, err := e.commit(ctx, d.env, []store.Append{*unit})
+	if err != nil && e.mended(ctx, d, err) {
+		results, err = e.commit(ctx, d.env, []store.Append{*unit})
+	}
+	if err != nil {
+		return store.Result{}, StorageError(err)
+	}
+	if d.fenced(&results[0]) {
+		return store.Result{}, errRedeployed
+	}
+	d.env.observe(results[0].Timestamp)
+	return results[0], nil
+}
+
+// mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
+func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
+	damage, is := errors.AsType[*store.CorruptionError](err)
+	return is && damage.Item != (store.ItemName{}) && e.mend != nil && e.mend(ctx, d.env.tenant, damage.Item)
+}
+
+// commit hands units to the store, unless somebody holds back what is stored of the environment.
+func (e *Engine) commit(ctx context.Context, env *environment, units []store.Append) ([]store.Result, error) {
+	env.storing.RLock()
+	defer env.storing.RUnlock()
+	return e.store.Append(ctx, env.tenant, units)
+}
+
+// Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store open locks it. Who is
+// about to store some waits until do has returned; what was decided before stays decided, so that do may change what it is fenced on.
+func (e *Engine) Hold(t j17.Tenant, do func() error) error {
+	found, ok := e.environments.Load(t)
+	if !ok {
+		return do() // nobody writes where nothing is deployed
+	}
+	env, _ := found.(*environment)
+	env.storing.Lock()
+	defer env.storing.Unlock()
+	return do()
+}
+
+// fence returns fences with those of the deployed spec.
+func (d *deployed) fence(more []store.Fence) []store.Fence {
+	if len(more) == 0 {
+		return d.fences
+	}
+	return slices.Concat(d.fences, more)
+}
+
+// fenced reports whether a unit was refused because another spec is deployed than d.
+func (d *deployed) fenced(r *store.Result) bool {
+	return slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool {
+		return slices.ContainsFunc(d.fences, func(f store.Fence) bool { return f.Space == c.Space && f.Key == c.Key })
+	})
+}
+
+// renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told by itself,
+// or it asks.
+func (e *Engine) renew(ctx context.Context, d *deployed) error {
+	env := d.env
+	env.mu.Lock()
+	asked := env.renewing
+	if asked == nil && env.current.Load() == d {
+		asked = &renewal{of: d, done: make(chan struct{})}
+		env.renewing = asked
+		go e.ask(context.WithoutCancel(ctx), env, asked)
+	}
+	env.mu.Unlock()
+	if asked == nil {
+		return nil
+	}
+	select {
+	case <-d.replaced:
+		return nil
+	case <-asked.done:
+	case <-ctx.Done():
+		return StorageError(ctx.Err())
+	}
+	switch {
+	case env.current.Load() != d:
+		return nil
+	case asked.of != d: // it was asked for an earlier one
+		return e.renew(ctx, d)
+	case asked.err != nil:
+		return asked.err
+	default:
+		return j17.Errorf(j17.CodeUnavailable, "Another spec was deployed to this environment, and this server cannot work with it. Nothing was written. Deploy a spec that this server accepts, or bring all servers to the same version.")
+	}
+}
+
+// ask asks what is deployed to an environment.
+func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
+	if e.renewal != nil {
+		r.err = panics.Caught(func() error { return e.renewal(ctx, env.tenant) })
+	}
+	env.mu.Lock()
+	env.renewing = nil
+	env.mu.Unlock()
+	close(r.done)
+}
+
+// now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it is later.
+func (e *Engine) now(env *environment) int64 { return max(e.clock.Now().Unix(), env.latest.Load()) }
+
+// observe notes that there are events of that time.
+func (env *environment) observe(timestamp int64) {
+	for {
+		latest := env.latest.Load()
+		if timestamp <= latest || env.latest.CompareAndSwap(latest, timestamp) {
+			return
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+// The spaces of names. Under the key of an aggregate stands its name, under the name, in the index, the key.
+const (
+	handles      store.Space = "identity.handle"
+	handleIndex  store.Space = "identity.handle.index"
+	numbers      store.Space = "identity.number"
+	numberIndex  store.Space = "identity.number.index"
+	numberLatest             = "latest"
+)
+
+// assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates stand
+// first, in the order of its writes.
+func (p *plan) assign(d *deployed, mint *ident.Minter) {
+	var seen map[j17.Key]bool
+	for i := range p.unit.Events {
+		key := p.unit.Events[i].Key
+		typ := d.Types[key.Type]
+		if !decider.Named(typ) || seen[key] || i > 0 && key == p.unit.Events[i-1].Key {
+			continue
+		}
+		if seen == nil {
+			seen = map[j17.Key]bool{}
+		}
+		seen[key] = true
+		if typ.Handle != "" {
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: handles, Owner: key.String(), Index: handleIndex, Value: mint.Handle(typ.Handle)})
+		}
+		if typ.Sequence {
+			p.unit.Assign = append(p.unit.Assign, store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest})
+		}
+	}
+}
+
+// assigned returns the names that an aggregate of the command has after the commit, and the values of others, which stand behind
+// those of its own.
+func (d *deployed) assigned(aggregateType string, values []string) (j17.Names, []string) {
+	var id j17.Names
+	typ := d.Types[aggregateType]
+	if typ.Handle != "" {
+		id.Handle, values = values[0], values[1:]
+	}
+	if typ.Sequence {
+		id.PublicID, values = d.PublicID(values[0]), values[1:]
+	}
+	return id, values
+}
+
+// Names returns the names that an aggregate has taken.
+func (e *Engine) Names(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
+	var id j17.Names
+	typ := d.Types[key.Type]
+	if typ.Handle != "" {
+		v, err := e.name(ctx, t, handles, key.String())
+		if err != nil {
+			return id, err
+		}
+		id.Handle = v
+	}
+	if typ.Sequence {
+		v, err := e.name(ctx, t, numbers, key.String())
+		if err != nil {
+			return id, err
+		}
+		if v != "" {
+			id.PublicID = d.PublicID(v)
+		}
+	}
+	return id, nil
+}
+
+// name returns an item of a space of names, "" when there is none.
+func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key string) (string, error) {
+	item, err := e.store.Get(ctx, t, space, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return string(item.Value), StorageError(err)
+}
+
+// Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist; the error is
+// CodeUnknownType, CodeInvalidIdentifier or, for a name that nobody has, CodeAggregateNotFound.
+func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return j17.Key{}, err
+	}
+	if _, err := d.AggregateType(aggregateType); err != nil {
+		return j17.Key{}, err
+	}
+	return e.resolve(ctx, t, d, aggregateType, id)
+}
+
+// resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
+// leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
+func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
+	key, _, err := e.lookUp(ctx, t, d, aggregateType, id)
+	return key, err
+}
+
+// lookUp is resolve. For a name that nobody has it returns what holds as long as nobody has it.
+func (e *Engine) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
+	typ := d.Types[aggregateType]
+	index, name := handleIndex, id
+	number, numbered := d.Number(id)
+	own := typ != nil && (typ.Sequence && numbered || typ.Handle != "" && ident.IsHandle(id))
+	if numbered {
+		index, name = numberIndex, number
+	}
+	if !own {
+		key, err := d.Key(aggregateType, id)
+		if err == nil || typ == nil || !ident.IsHandle(id) && !isPublicID(id) {
+			return key, nil, err
+		}
+	}
+
+	// The name of an aggregate, of this type, of another one, or of none here.
+	owner, err := e.name(ctx, t, index, name)
+	if err != nil {
+		return j17.Key{}, nil, err
+	}
+	ownerType, ownerID, ok := strings.Cut(owner, ":")
+	switch {
+	case !ok:
+		return j17.Key{}, []store.Fence{{Space: index, Key: name}}, notFound()
+	case ownerType != aggregateType: // names are for good
+		return j17.Key{}, nil, j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: '%s' is one of type '%s'", id, ownerType).At("key")
+	default:
+		return j17.Key{Type: ownerType, ID: ownerID}, nil, nil
+	}
+}
+
+// isPublicID reports whether an id has the form of the public id of a project, this one or another.
+func isPublicID(id string) bool {
+	key, number, ok := strings.Cut(id, "-")
+	upper := func(r rune) bool { return r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
+	digit := func(r rune) bool { return r >= '0' && r <= '9' }
+	return ok && key != "" && number != "" && (number[0] != '0' || number == "0") && !digit(rune(key[0])) &&
+		!strings.ContainsFunc(key, func(r rune) bool { return !upper(r) }) && !strings.ContainsFunc(number, func(r rune) bool { return !digit(r) })
+}
+
+// mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
+func (e *Engine) mintID(d *deployed) string {
+	if id := e.mint.UUIDv7(); acceptsID(d, id) {
+		return id
+	}
+	return e.mint.UUIDv4()
+}
+
+func acceptsID(d *deployed, id string) bool {
+	_, _, err := d.IDs.Check(id)
+	return err == nil
+}

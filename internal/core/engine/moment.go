@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"slices"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+// Moment is what the aggregates of an environment are as of one position of its feed, under the spec that was deployed
+// when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent use.
+type Moment struct {
+	e *Engine
+	d *deployed
+	// at is the position; what is later than until, if that is not nil, is left out.
+	at    j17.StreamID
+	until *int64
+}
+
+// Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
+func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
+	d, err := e.deployed(t)
+	return &Moment{e: e, d: d, at: at}, err
+}
+
+// Until returns the same moment without the events that happened later than a Unix second.
+func (m *Moment) Until(second int64) *Moment {
+	earlier := *m
+	earlier.until = &second
+	return &earlier
+}
+
+// Moved returns the moment of another position under the same spec, whatever is deployed by now.
+func (m *Moment) Moved(at j17.StreamID) *Moment { return &Moment{e: m.e, d: m.d, at: at} }
+
+// Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not kept.
+func (m *Moment) Under(d *decider.Decider) *Moment {
+	other := *m
+	other.d = &deployed{Decider: d, env: m.d.env}
+	return &other
+}
+
+// At returns the position.
+func (m *Moment) At() j17.StreamID { return m.at }
+
+// Decider returns what the moment's states are made with: what was deployed, or what Under was given.
+func (m *Moment) Decider() *decider.Decider { return m.d.Decider }
+
+// Names returns what an aggregate is called.
+func (m *Moment) Names(ctx context.Context, key j17.Key) (j17.Names, error) {
+	if typ := m.d.Types[key.Type]; typ == nil || !decider.Named(typ) {
+		return j17.Names{}, nil
+	}
+	return m.e.Names(ctx, m.d.env.tenant, m.d.Decider, key)
+}
+
+// Version tells which events a state was made of.
+type Version struct {
+	Length, Generation uint64
+}
+
+// Versions returns for each aggregate which events it has at the moment; the zero Version where it has none. Aggregates whose types are
+// not declared have none.
+func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error) {
+	parts, err := m.parts(ctx, keys)
+	versions := make([]Version, len(parts))
+	for i := range parts {
+		versions[i] = parts[i].Version
+	}
+	return versions, err
+}
+
+// part is the part of a stream that belongs to a moment. past tells that the stream goes on behind it.
+type part struct {
+	Version
+	past bool
+}
+
+// partsAt is parts for the keys at some places.
+func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]part, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	some := make([]j17.Key, len(places))
+	for n, i := range places {
+		some[n] = keys[i]
+	}
+	found, err := m.parts(ctx, some)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]part, len(keys))
+	for n, i := range places {
+		parts[i] = found[n]
+	}
+	return parts, nil
+}
+
+func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
+	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
+	if err != nil {
+		return nil, StorageError(err)
+	}
+	parts := make([]part, len(keys))
+	for i, key := range keys {
+		if m.d.Types[key.Type] == nil || heads[i].Length == 0 {
+			continue
+		}
+		if parts[i], err = m.part(ctx, key, heads[i]); err != nil {
+			return nil, StorageError(err)
+		}
+	}
+	return parts, nil
+}
+
+// part returns what of a stream belongs to the moment. Mostly it is all.
+func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (part, error) {
+	length := head.Length
+	if head.Last.Compare(m.at) > 0 {
+		next, err := m.e.store.VersionAfter(ctx, m.d.env.tenant, key, m.at)
+		if err != nil {
+			return part{}, err
+		}
+		length = next - 1
+	}
+	if m.until != nil && head.LastTime > *m.until {
+		var err error
+		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
+			return part{}, err
+		}
+	}
+	if length == 0 {
+		return part{}, nil
+	}
+	return part{Version: Version{Length: length, Generation: head.Generation}, past: length < head.Length}, nil
+}
+
+// Loaded is an aggregate as it is at a moment.
+type Loaded struct {
+	State
+	// Version is the zero one where the aggregate has no events at the moment; Data is missing then.
+	Version Version
+	// Created is the timestamp of the first event.
+	Created int64
+}
+
+// Load returns aggregates as they are at the moment, without their names. Their keys are canonical, each stands there once. What has to be
+// folded is folded side by side. replay folds from the first event on, whatever is cached. The error is that of the first aggregate, in
+// the order of keys, that cannot be folded, as a *LoadError.
+func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
+	rewrites := m.e.store.Rewrites()
+	loaded := make([]Loaded, len(keys))
+	m.e.counts.reads.Add(uint64(len(keys)))
+
+	// What nothing is known of is read together if it is short.
+	rest, unknown := make([]int, 0, len(keys)), []int(nil)
+	for i, key := range keys {
+		loaded[i].Key = key
+		switch {
+		case m.d.Types[key.Type] == nil:
+		case replay || m.e.cache.get(stateKey{m.d.env.tenant, key}) != nil:
+			rest = append(rest, i)
+		default:
+			unknown = append(unknown, i)
+		}
+	}
+	left := m.foldShort(ctx, keys, unknown, rewrites, loaded)
+	rest = append(rest, left...)
+
+	// Of the others, which have heads, what is known is taken at once.
+	parts, err := m.partsAt(ctx, keys, rest)
+	if err != nil {
+		return nil, err
+	}
+	rest = slices.DeleteFunc(rest, func(i int) bool {
+		if parts[i].Length == 0 || replay {
+			return parts[i].Length == 0
+		}
+		known := m.e.cached(stateKey{m.d.env.tenant, keys[i]}, m.d.Program(keys[i].Type), parts[i].Version, true)
+		if known != nil {
+			m.e.counts.hits.Add(1)
+			loaded[i].take(known, parts[i])
+		}
+		return known != nil
+	})
+
+	// Of several that have gone on and are quite short, to read all their events together is less than to look for the new ones of each.
+	if !replay {
+		rest = m.foldGone(ctx, keys, rest, left, parts, rewrites, loaded)
+	}
+
+	// The rest is folded, by as many as there are processors.
+	errs := make([]error, len(keys))
+	work := make(chan int, len(rest))
+	for _, i := range rest {
+		work <- i
+	}
+	close(work)
+	fold := func() {
+		for i := range work {
+			errs[i] = m.fold(ctx, keys[i], parts[i], replay, &loaded[i])
+		}
+	}
+	var folding panics.Parts
+	for range min(len(rest), runtime.GOMAXPROCS(0)) - 1 {
+		folding.Go(fold)
+	}
+	folding.Do(fold)
+	folding.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, &LoadError{Key: keys[i], Err: StorageError(err)}
+		}
+	}
+	return loaded, nil
+}
+
+// fold folds one aggregate up to what belongs to the moment.
+func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, into *Loaded) error {
+	past := p.past || m.d.replaced == nil // what is not deployed is not for the cache
+	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, past, replay)
+	if err == nil && f.Length != p.Length { // somebody has written meanwhile
+		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, true, replay)
+	}
+	if err != nil {
+		return err
+	}
+	into.take(f, p)
+	return nil
+}
+
+func (l *Loaded) take(f *decider.State, p part) {
+	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, Version{p.Length, f.Generation}, f.Created
+}
+
+// LoadError tells which aggregate could not be folded.
+type LoadError struct {
+	Key j17.Key
+	Err error
+}
+
+// Error is that of the fold.
+func (e *LoadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *LoadError) Unwrap() error { return e.Err }

@@ -1,0 +1,395 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/code/sandbox"
+	"j17/internal/core/decider"
+	"j17/internal/lang/diag"
+	"j17/internal/storage/store"
+)
+
+// Recorder stores events that happened before, here or elsewhere, as they were: with their time, their actors and the names of
+// their aggregates. What they bring about, they have brought about then: nothing reacts to them. It works with the spec that was
+// deployed when it was made, and counts what it takes to try its events. It is for one goroutine.
+type Recorder struct {
+	e *Engine
+	d *deployed
+	// spent is what trying the events has cost so far, in units of package work.
+	spent int64
+}
+
+// Past is events that are stored together.
+type Past struct {
+	// ID names the unit, so that it is stored once.
+	ID     store.CommandID
+	Events []PastEvent
+	// Side is written in the same commit.
+	Side []store.Side
+}
+
+// PastEvent is one event that happened before.
+type PastEvent struct {
+	*decider.Examined
+	// Names are what the aggregate was called; names that are "" are made up where its type has them.
+	Names j17.Names
+}
+
+// Recorder returns a recorder of a tenant's past.
+func (e *Engine) Recorder(t j17.Tenant) (*Recorder, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{e: e, d: d}, nil
+}
+
+// Decider returns what examines events that are to be stored.
+func (r *Recorder) Decider() *decider.Decider { return r.d.Decider }
+
+// Now returns the time at which events happen that have no time of their own, in Unix seconds.
+func (r *Recorder) Now() int64 { return r.e.now(r.d.env) }
+
+// Position returns where an event stands that is stored now, if nothing stands there or behind it.
+func (r *Recorder) Position() j17.StreamID { return j17.StreamID{Ms: r.e.clock.Now().UnixMilli()} }
+
+// Current reports whether what the recorder works with is still deployed.
+func (r *Recorder) Current() bool {
+	d, err := r.e.deployed(r.d.env.tenant)
+	return err == nil && d == r.d
+}
+
+// Fences returns what holds as long as what the recorder works with is deployed, for whoever stores by himself.
+func (r *Recorder) Fences() []store.Fence { return r.d.fences }
+
+// Derivation is what is kept of events beside them, for whoever stores them by himself.
+type Derivation struct {
+	Sides []store.Side
+	// Stored are to be called once both are stored, which they are only where Fences hold. Of a fence that does not hold all of Changed are told.
+	Stored  []func()
+	Fences  []store.Fence
+	Changed []func(*store.SideConflict)
+}
+
+// Derived returns what is kept of events beside them.
+func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivation, error) {
+	sides, entering, err := r.e.derived(ctx, r.d, events)
+	return Derivation{sides, entering.stored, entering.fences, entering.changed}, err
+}
+
+// Holding returns who holds unique values, nil where nobody does.
+func (r *Recorder) Holding() Holding { return r.e.holding(r.d, nil) }
+
+// Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil, so far.
+func (r *Recorder) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error) {
+	if h := r.e.holding(r.d, nil); h != nil {
+		return h.Exchanged(ctx, key, x, own)
+	}
+	return nil, nil
+}
+
+// Named returns what is kept of the names that an aggregate is to have. A handle that is "" is made up where its type has them; a public id
+// is not.
+func (r *Recorder) Named(key j17.Key, names j17.Names) (sides []store.Side) {
+	typ := r.d.Types[key.Type]
+	if typ.Handle != "" {
+		sides = appendName(sides, handles, handleIndex, key, cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)))
+	}
+	if number, ok := r.d.Number(names.PublicID); ok && typ.Sequence {
+		sides = appendName(sides, numbers, numberIndex, key, number)
+	}
+	return sides
+}
+
+// Numbered returns what is kept of the public id of an aggregate, by its number.
+func (r *Recorder) Numbered(key j17.Key, number uint64) []store.Side {
+	return appendName(nil, numbers, numberIndex, key, strconv.FormatUint(number, 10))
+}
+
+// appendName appends what is kept of one name of an aggregate.
+func appendName(sides []store.Side, space, index store.Space, key j17.Key, name string) []store.Side {
+	return append(sides,
+		store.Side{Op: store.Put, Space: space, Key: key.String(), Value: []byte(name)},
+		store.Side{Op: store.Put, Space: index, Key: name, Value: []byte(key.String())})
+}
+
+// Counted returns what is kept of the highest number of a public id.
+func (r *Recorder) Counted(number uint64) store.Side {
+	return store.Side{Op: store.Put, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
+}
+
+// Storing calls do, which stores events without the recorder, when nobody holds back what is stored.
+func (r *Recorder) Storing(do func() error) error {
+	r.d.env.storing.RLock()
+	defer r.d.env.storing.RUnlock()
+	return do()
+}
+
+// Loaded counts events that were stored without the recorder.
+func (r *Recorder) Loaded(events int) { r.e.counts.events.Add(uint64(events)) }
+
+// known reports whether a unit was stored lately.
+func (r *Recorder) known(ctx context.Context, id store.CommandID) (bool, error) {
+	first, err := r.e.store.Command(ctx, r.d.env.tenant, id)
+	return first != nil, StorageError(err)
+}
+
+// Reserve makes sure that from now on nobody is given a number up to that one. Whoever was given one before has it now.
+func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
+	side := store.Side{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
+	return StorageError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
+}
+
+// Owners are the keys of the aggregates that names belong to, "" where a name is free.
+type Owners struct{ Handle, PublicID string }
+
+// Owners returns whose names are.
+func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) {
+	var o Owners
+	var err error
+	if names.Handle != "" {
+		if o.Handle, err = r.e.name(ctx, r.d.env.tenant, handleIndex, names.Handle); err != nil {
+			return o, err
+		}
+	}
+	if number, ok := r.d.Number(names.PublicID); ok {
+		o.PublicID, err = r.e.name(ctx, r.d.env.tenant, numberIndex, number)
+	}
+	return o, err
+}
+
+// Store stores a unit, or finds that it is stored already. What one of its events is at fault for is an error with the number of
+// that event; a condition of its side writes that does not hold is CodeConflict with a *store.SideConflict as its cause.
+func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
+	for deadline := r.e.clock.Now().Add(r.e.writeWait); ; {
+		// Decide from what the store has now.
+		p, err := r.plan(ctx, u)
+		if code := j17.CodeOf(err); code == j17.CodeConflict || code == j17.CodeNotUnique {
+			// Unless it was the same unit, which somebody else is storing.
+			if known, failure := r.known(ctx, u.ID); known || failure != nil {
+				return known, failure
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+		if err := r.try(ctx, u, p); err != nil {
+			return false, err
+		}
+
+		// Store it, or find that others were faster.
+		result, err := r.e.append(ctx, r.d, &p.unit)
+		if errors.Is(err, errRedeployed) {
+			return false, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
+		}
+		if err != nil {
+			return false, err
+		}
+		switch result.Outcome {
+		case store.Committed:
+			r.e.committed(r.d.env.tenant, r.d, p, &result)
+			return false, nil
+		case store.Duplicate:
+			return true, nil
+		case store.Conflict:
+			if err := p.refusal(&result); err != nil {
+				return false, err
+			}
+			r.e.counts.replanned.Add(1)
+		case store.TooEarly: // the unit has no time of its own
+		}
+		if !r.e.clock.Now().Before(deadline) {
+			r.e.counts.busy.Add(1)
+			return false, j17.Errorf(j17.CodeBusy, "Others write to the aggregates of the file, or take their names, while it is stored. Import the file again: it goes on where it was.")
+		}
+	}
+}
+
+// plan turns a unit into an append, from what the store has now.
+func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
+	p := &plan{side: u.Side}
+	p.unit.Timestamp, p.unit.Decided, p.unit.Side = r.Now(), true, slices.Clip(u.Side)
+	p.unit.Command = &store.Command{ID: u.ID, Expires: r.e.clock.Now().Add(idempotencyWindow)}
+
+	// The events, and the aggregates that they belong to.
+	var keys []j17.Key
+	var events []decider.Event
+	first := map[j17.Key]*PastEvent{}
+	for i := range u.Events {
+		ev := &u.Events[i]
+		if first[ev.Key] == nil {
+			first[ev.Key] = ev
+			keys = append(keys, ev.Key)
+		}
+		p.write(ev.Events, ev.Timestamp)
+		events = append(events, ev.Events...)
+	}
+	if err := r.e.derive(ctx, r.d, p, events); err != nil {
+		return nil, err
+	}
+	heads, err := r.e.store.Heads(ctx, r.d.env.tenant, keys)
+	if err != nil {
+		return nil, StorageError(err)
+	}
+
+	// What has to hold of the aggregates, and what they are called.
+	last := make(map[j17.Key]int64, len(keys))
+	for i, key := range keys {
+		p.unit.Pre = append(p.unit.Pre, store.Pre{Key: key, Length: heads[i].Length, Looked: true, Generation: heads[i].Generation})
+		last[key] = heads[i].LastTime
+		p.unit.Assign = append(p.unit.Assign, r.names(key, first[key].Names)...)
+	}
+
+	// Values that are taken are free.
+	if err := r.exchange(ctx, u, p); err != nil {
+		return nil, err
+	}
+
+	// Time never runs backward in an aggregate.
+	for i := range u.Events {
+		key, at := u.Events[i].Key, p.timeOf(p.unit.Events[i].Timestamp)
+		if at < last[key] {
+			return nil, j17.InEvent(j17.Errorf(j17.CodeConflict, "the event lies before the last one of %s, at %d: somebody else has written to the aggregate meanwhile, or an event without a time in front of it happens now", key, last[key]), i)
+		}
+		last[key] = at
+	}
+	return p, nil
+}
+
+// exchange lets the events of a unit take unique values and give them back, in their order.
+func (r *Recorder) exchange(ctx context.Context, u *Past, p *plan) error {
+	holding := r.Holding()
+	var after *decider.Values
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		if len(o.Exchanges) == 0 || holding == nil {
+			continue
+		}
+		if after == nil {
+			after = decider.NewValues(holding)
+		}
+		taken, holder, err := after.Apply(ctx, o.Key, o.Exchanges)
+		if err != nil {
+			return err
+		}
+		if taken != nil {
+			return j17.InEvent(decider.NotUnique(taken, decider.RefusalDetails{Key: o.Key.String(), EventType: o.Type, Holder: holder.String()}), i)
+		}
+	}
+	p.unique = after
+	p.hold(holding)
+	return nil
+}
+
+// names are the assignments of the names that an aggregate is to have.
+func (r *Recorder) names(key j17.Key, names j17.Names) []store.Assignment {
+	var all []store.Assignment
+	typ := r.d.Types[key.Type]
+	if typ.Handle != "" {
+		all = append(all, store.Assignment{
+			Space: handles, Owner: key.String(), Index: handleIndex, Value: cmp.Or(names.Handle, r.e.mint.Handle(typ.Handle)),
+		})
+	}
+	if typ.Sequence {
+		a := store.Assignment{Space: numbers, Owner: key.String(), Index: numberIndex, Counter: numberLatest}
+		if number, ok := r.d.Number(names.PublicID); ok {
+			a.Value, a.Counter = number, ""
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// maxTrying is how much work it may be to try the events of one import: many seconds.
+const maxTrying = 64 * work.Replay
+
+// mostTried is how much of it one event may be: less than a replay has, which may have to find anew what is known here.
+const mostTried = work.Replay / 2
+
+// try applies the events of a unit whose handlers may take more work than a replay has, and what else the file has for their
+// aggregates: an event that was stored and cannot be replayed would make its aggregate unreadable for good. The states that are
+// looked at are those that the plan expects.
+func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
+	// Find the aggregates.
+	states := map[j17.Key]*decider.Computed{}
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		if o.Spec != nil && o.Spec.Handler != nil && o.Spec.Handler.Heavy(len(o.JSON)+len(o.Metadata)) {
+			states[o.Key] = nil
+		}
+	}
+	if len(states) == 0 {
+		return nil
+	}
+
+	// Take their states as the plan expects them.
+	for _, pre := range p.unit.Pre {
+		if _, ok := states[pre.Key]; !ok {
+			continue
+		}
+		f := r.d.Program(pre.Key.Type).First()
+		if pre.Length > 0 {
+			var err error
+			if f, err = r.e.stateOf(ctx, r.d.env.tenant, r.d, pre.Key, Version{pre.Length, pre.Generation}, false, false); err != nil {
+				return StorageError(err)
+			}
+			if f.Length != pre.Length {
+				return nil // somebody else has written to it, and the plan will be made anew
+			}
+		}
+		states[pre.Key] = &decider.Computed{Key: pre.Key, State: *f, Editor: value.NewEditor()}
+	}
+
+	// Apply the events. Each may take what it may when it is replayed, and all together what an import may.
+	b, replaying := work.New(ctx, work.Replay), sandbox.ForReplay(ctx)
+	for i := range u.Events {
+		o := &u.Events[i].Events[0]
+		s := states[o.Key]
+		if s == nil {
+			continue
+		}
+		at := p.timeOf(p.unit.Events[i].Timestamp)
+		if r.spent >= maxTrying {
+			return r.untried(u, i)
+		}
+		b.Renew(min(mostTried, maxTrying-r.spent))
+		err := r.d.Program(o.Key.Type).Apply(replaying, &s.State, s.Editor, o.Stored(at), b, nil)
+		r.spent += b.Spent()
+		switch {
+		case err == nil:
+		case j17.CodeOf(err) == j17.CodeWorkLimit:
+			return r.untried(u, i)
+		case ctx.Err() != nil:
+			return ctx.Err()
+		default: // custom code is not asked what it says of the past; what a fold makes of it is seen when it is deployed anew
+			delete(states, o.Key)
+			continue
+		}
+		s.State.Loose += len(o.JSON)
+	}
+
+	// They are the states after the commit.
+	for _, s := range states {
+		p.after = append(p.after, s)
+	}
+	return nil
+}
+
+// untried is the error for an event that cannot be applied within its limits.
+func (r *Recorder) untried(u *Past, i int) error {
+	o := &u.Events[i].Events[0]
+	place := diag.Pointer("/aggregate_types").Key(o.Key.Type).Key("events").Key(o.Type).Key("handler")
+	out := j17.Errorf(j17.CodeWorkLimit, "the handler at %s takes more work than one event may. Deploy a handler that does less, or leave the event out", place)
+	if r.spent >= maxTrying {
+		out.Message = "the handlers of the events so far have taken all the work that one import may. Import the rest in another file, or the same file again, which goes on where it was"
+	}
+	out.Details = decider.WorkDetails{Key: o.Key.String(), EventType: o.Type, Pointer: place}
+	return j17.InEvent(out, i)
+}

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/base/value"
+	"j17/internal/core/decider"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// State is what an aggregate's events fold to.
+type State struct {
+	// Key is the aggregate's key in canonical form, Names what else it is called.
+	Key j17.Key
+	j17.Names
+	// Data is the state, JSON its encoding. Both are immutable.
+	Data value.Value
+	JSON []byte
+	// Length is the number of events that were folded.
+	Length uint64
+	// EntityTag changes whenever the state can have changed. It has its quotes.
+	EntityTag string
+}
+
+// LoadOptions tells which state of an aggregate is wanted.
+type LoadOptions struct {
+	// Replay folds from the first event on, whatever is cached.
+	Replay bool
+	// Until, if not nil, leaves out events later than that Unix second.
+	Until *int64
+	// Length, if not nil, leaves out events after the first so many.
+	Length *uint64
+}
+
+func notFound() error { return j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found") }
+
+// locate checks an aggregate's name from outside and returns its key and durable head.
+func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id string) (*deployed, j17.Key, store.Head, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	if _, err := d.AggregateType(aggregateType); err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	key, err := e.resolve(ctx, t, d, aggregateType, id)
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, err
+	}
+	heads, err := e.store.Heads(ctx, t, []j17.Key{key})
+	if err != nil {
+		return nil, j17.Key{}, store.Head{}, StorageError(err)
+	}
+	return d, key, heads[0], nil
+}
+
+// Load returns the state of an aggregate. Singletons always exist; other aggregates without events, and any aggregate
+// without events in the part of its history that was asked for, are CodeAggregateNotFound.
+func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id string, o LoadOptions) (State, error) {
+	d, key, head, err := e.locate(ctx, t, aggregateType, id)
+	if err != nil {
+		return State{}, err
+	}
+
+	// How many events are meant.
+	e.counts.reads.Add(1)
+	length := head.Length
+	past := false
+	if o.Length != nil && *o.Length < length {
+		length, past = *o.Length, true
+	}
+	if o.Until != nil && head.LastTime > *o.Until {
+		past = true
+		if length, err = e.lengthAt(ctx, t, key, length, *o.Until); err != nil {
+			return State{}, StorageError(err)
+		}
+	}
+	if length == 0 {
+		if o.Until == nil && o.Length == nil && d.IDs.IsSingleton(key.ID) {
+			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0)}, nil
+		}
+		return State{}, notFound()
+	}
+
+	// The state, and what the aggregate is called.
+	s, err := e.stateOf(ctx, t, d, key, Version{length, head.Generation}, past, o.Replay)
+	if err != nil {
+		return State{}, StorageError(err)
+	}
+	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation)}
+	if decider.Named(d.Types[key.Type]) {
+		state.Names, err = e.Names(ctx, t, d.Decider, key)
+	}
+	return state, err
+}
+
+// lengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
+// it looks for the boundary by halving.
+func (e *Engine) lengthAt(ctx context.Context, t j17.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
+	low, high := uint64(0), length // events up to low are in, those after high are out
+	for low < high {
+		middle := low + (high-low+1)/2
+		at, err := e.timeOf(ctx, t, key, middle)
+		if err != nil {
+			return 0, err
+		}
+		if at <= until {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low, nil
+}
+
+func (e *Engine) timeOf(ctx context.Context, t j17.Tenant, key j17.Key, version uint64) (int64, error) {
+	for ev, err := range e.store.ReadStream(ctx, t, key, version, version) {
+		if err != nil {
+			return 0, err
+		}
+		return ev.Timestamp, nil
+	}
+	return 0, &store.CorruptionError{Where: key.String(), Err: errors.New("an event is missing")}
+}
+
+// Length returns the number of events of an aggregate, 0 when there are none.
+func (e *Engine) Length(ctx context.Context, t j17.Tenant, aggregateType, id string) (uint64, error) {
+	_, _, head, err := e.locate(ctx, t, aggregateType, id)
+	return head.Length, err
+}
+
+// Events yields up to count events of an aggregate that stand after a position, in order. The bytes of an event are
+// valid until the next step.
+func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id string, after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+	_, key, head, err := e.locate(ctx, t, aggregateType, id)
+	if err != nil {
+		return nil, err
+	}
+	from := uint64(1)
+	if !after.IsZero() {
+		if from, err = e.store.VersionAfter(ctx, t, key, after); err != nil {
+			return nil, StorageError(err)
+		}
+	}
+	to := min(head.Length, from+uint64(max(count, 1))-1)
+	return func(yield func(*j17.Event, error) bool) {
+		if from > to {
+			return
+		}
+		for ev, err := range e.store.ReadStream(ctx, t, key, from, to) {
+			if !yield(ev, StorageError(err)) {
+				return
+			}
+		}
+	}, nil
+}
+
+// IDs returns up to count ids of aggregates of one type in byte order, after the id given, and whether there are more.
+func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after string, count int) (ids []string, more bool, err error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err := d.AggregateType(aggregateType); err != nil {
+		return nil, false, err
+	}
+	ids, err = e.store.Streams(ctx, t, aggregateType, after, count+1)
+	if err != nil {
+		return nil, false, StorageError(err)
+	}
+	if len(ids) > count {
+		return ids[:count], true, nil
+	}
+	return ids, false, nil
+}
+
+// HasType reports whether the tenant's spec has an aggregate type of that name.
+func (e *Engine) HasType(t j17.Tenant, aggregateType string) bool {
+	c := e.Spec(t)
+	return c != nil && c.Types[aggregateType] != nil
+}
+
+// Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events.
+// It reports false when the spec declares no singleton of that name.
+func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]State, bool, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, false, err
+	}
+	if name == ident.Global || !d.IDs.IsSingleton(name) {
+		return nil, false, nil
+	}
+	var states []State
+	for _, typ := range slices.Sorted(maps.Keys(d.Types)) {
+		s, err := e.Load(ctx, t, typ, name, LoadOptions{})
+		if err != nil {
+			return nil, false, err
+		}
+		if s.Length > 0 {
+			states = append(states, s)
+		}
+	}
+	return states, true, nil
+}
+
+// Types lists the aggregate types of a tenant's spec in byte order.
+func (e *Engine) Types(t j17.Tenant) ([]string, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(d.Types)), nil
+}
+
+// Key returns the key of the aggregate that a caller means, whether or not it has events.
+func (e *Engine) Key(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error) {
+	_, key, _, err := e.locate(ctx, t, aggregateType, id)
+	return key, err
+}
+
+// Agent returns an actor or a target in the form in which events have it, by the rules of the tenant's spec. Whether its type is
+// declared does not matter: events of earlier days may have it.
+func (e *Engine) Agent(t j17.Tenant, a j17.Agent) (j17.Agent, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return a, err
+	}
+	return d.Agent(a)
+}
+
+// KnowsType reports whether the tenant's spec has an aggregate type of that name, or aggregates of it have events.
+func (e *Engine) KnowsType(ctx context.Context, t j17.Tenant, aggregateType string) (bool, error) {
+	d, err := e.deployed(t)
+	if err != nil || d.Types[aggregateType] != nil {
+		return err == nil, err
+	}
+	ids, err := e.store.Streams(ctx, t, aggregateType, "", 1)
+	return len(ids) > 0, StorageError(err)
+}
+
+// HasEvent reports whether the tenant's spec has an event type of that name, in whatever aggregate type.
+func (e *Engine) HasEvent(t j17.Tenant, eventType string) bool {
+	c := e.Spec(t)
+	if c == nil {
+		return false
+	}
+	for _, typ := range c.Types {
+		if typ.Events[eventType] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Pattern reads a pattern of event types, "type.event", "type.*" or "*". Of what the tenant's spec does not have, and no stored event
+// either, it is CodeInvalidField; known tells then whether the aggregate type is, so that an earlier spec may have had the event type.
+func (e *Engine) Pattern(ctx context.Context, t j17.Tenant, text string) (p spec.Pattern, known bool, err error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return p, false, err
+	}
+	p, refused := d.Pattern(text)
+	if refused == nil || p.AggregateType == "" {
+		return p, false, refused
+	}
+	known, err = e.KnowsType(ctx, t, p.AggregateType)
+	switch {
+	case err != nil:
+		return p, false, err
+	case known && p.EventType == "":
+		return p, true, nil
+	default:
+		return p, known, refused
+	}
+}
+
+// TagsDeclared is another one whenever a deployment changes which events have the tags that somebody asks for, also where a later one
+// changes it back: what was written between them has its tags by another rule.
+func (e *Engine) TagsDeclared(t j17.Tenant, given []string) (declared [32]byte) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return declared
+	}
+	h := sha256.New()
+	for _, name := range decider.TagNames(given) {
+		if tag := d.TagNames[name]; tag != nil {
+			h.Write(tag.Fingerprint[:])
+		}
+		_ = binary.Write(h, binary.BigEndian, d.retagged[name]) // a hash takes everything
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// Tags returns tags that somebody asks for in the form in which events have them. One that no event can have is CodeInvalidField; where
+// older events do not have one yet it is CodeIndexNotReady.
+func (e *Engine) Tags(ctx context.Context, t j17.Tenant, given []string) ([]string, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	tags := make([]string, len(given))
+	for i, text := range given {
+		if tags[i], err = d.Tag(text); err != nil {
+			return nil, err
+		}
+	}
+	return tags, e.indexedTags(ctx, d, tags)
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+// failedImplications is the space of the latest rejections, the newest first.
+const failedImplications store.Space = "implication.failed"
+
+const (
+	// keptFailures is how many rejections are shown; some more are kept until the next clearing. failureAge is for how long.
+	keptFailures = 100
+	failureAge   = 7 * 24 * time.Hour
+)
+
+// failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what comes
+// meanwhile waits for the next one, and only the latest of it.
+type failureLog struct {
+	mu      sync.Mutex
+	waiting map[j17.Tenant][]store.Side
+	writing map[j17.Tenant]bool
+}
+
+// keepFailure stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
+func (e *Engine) keepFailure(ctx context.Context, t j17.Tenant, f *decider.ImplicationFailure) {
+	now := e.clock.Now()
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return // it holds strings and numbers only
+	}
+	key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: e.failures.Add(1)})
+	l := &e.failed
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting := append(l.waiting[t], store.Side{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)})
+	l.waiting[t] = waiting[max(0, len(waiting)-keptFailures):]
+	if !l.writing[t] {
+		l.writing[t] = true
+		go e.writeFailures(ctx, t)
+	}
+}
+
+// writeFailures stores a tenant's rejections until there are none.
+func (e *Engine) writeFailures(ctx context.Context, t j17.Tenant) {
+	l := &e.failed
+	for written := 0; ; {
+		l.mu.Lock()
+		some := slices.Clone(l.waiting[t])
+		if len(some) == 0 {
+			delete(l.waiting, t)
+			delete(l.writing, t)
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		err := panics.Caught(func() error {
+			err := e.store.Write(ctx, t, some)
+			if written += len(some); err == nil && (written >= keptFailures/4 || e.failures.Load()%(keptFailures/4) == 0) {
+				written = 0
+				err = e.forgetFailures(ctx, t)
+			}
+			return err
+		})
+		if err != nil {
+			e.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+		}
+		l.mu.Lock()
+		l.waiting[t] = slices.DeleteFunc(l.waiting[t], func(s store.Side) bool {
+			return slices.ContainsFunc(some, func(w store.Side) bool { return w.Key == s.Key })
+		})
+		l.mu.Unlock()
+	}
+}
+
+// unwritten returns a tenant's rejections that are not stored yet.
+func (l *failureLog) unwritten(t j17.Tenant) []store.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var items []store.Item
+	for _, s := range l.waiting[t] {
+		items = append(items, store.Item{Key: s.Key, Value: s.Value})
+	}
+	return items
+}
+
+// forgetFailures removes all but the latest rejections.
+func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
+	items, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, 2*keptFailures)
+	if err != nil || len(items) <= keptFailures {
+		return err
+	}
+	var side []store.Side
+	for _, item := range items[keptFailures:] {
+		side = append(side, store.Side{Op: store.Delete, Space: failedImplications, Key: item.Key})
+	}
+	return e.store.Write(ctx, t, side)
+}
+
+// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
+// them, and whether there are more. The latest hundred are kept, for seven days.
+func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []decider.ImplicationFailure, more bool, err error) {
+	items := e.failed.unwritten(t)
+	stored, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
+	if err != nil {
+		return nil, false, StorageError(err)
+	}
+	items = append(items, stored...)
+	slices.SortFunc(items, func(a, b store.Item) int { return strings.Compare(a.Key, b.Key) })
+	items = slices.CompactFunc(items, func(a, b store.Item) bool { return a.Key == b.Key })
+	items = items[:min(len(items), keptFailures)]
+	for i := offset; i < len(items); i++ {
+		if len(list) == limit {
+			return list, true, nil
+		}
+		var f decider.ImplicationFailure
+		if err := json.Unmarshal(items[i].Value, &f); err != nil {
+			return nil, false, StorageError(&store.CorruptionError{Where: "a kept rejection", Err: err})
+		}
+		list = append(list, f)
+	}
+	return list, false, nil
+}

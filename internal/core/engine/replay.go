@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/code/sandbox"
+	"j17/internal/core/decider"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
+	"j17/internal/storage/store"
+)
+
+// Replayed is what Replay tells of the events of one aggregate. Each function may be nil.
+type Replayed struct {
+	// Before is called for each event with the state that it meets, before its handler is applied. An error of it ends the replay.
+	Before func(id j17.StreamID, ev *tick.Event, state value.Value) error
+	// Fault is called for each operation of a handler that did not fit an event; length is the event's number. The
+	// diagnostic's pointer and place are those of the operation in the spec.
+	Fault func(length uint64, eventType string, d diag.Diagnostic)
+	// Beyond is called for each event that takes more work than one may. Where it answers true, the replay goes on without the
+	// event, to find the others; the error of the first one is returned all the same.
+	Beyond func(length uint64, eventType string) bool
+}
+
+// Replay returns the state that the first length events of an aggregate fold to under a spec, which need not be the
+// deployed one, with the functions of its custom code. Nothing of it is kept.
+func (e *Engine) Replay(
+	ctx context.Context, t j17.Tenant, c *spec.Compiled, functions decider.Functions, key j17.Key, length uint64, told Replayed,
+) (value.Value, error) {
+	typ := c.Types[key.Type]
+	if typ == nil {
+		return value.Value{}, j17.Errorf(j17.CodeUnknownType, "Aggregate type '%s' not found in spec", j17.Printable(key.Type))
+	}
+	if length == 0 {
+		return decider.NewProgram(typ, functions).First().Data, nil
+	}
+
+	// Apply one event after the other, without those that take too much where somebody wants to know of all.
+	p := decider.NewProgram(typ, functions)
+	f, ed, b := *p.First(), value.NewEditor(), work.New(ctx, work.Replay)
+	replaying := sandbox.ForReplay(ctx)
+	var beyond error
+	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
+		if err != nil {
+			return value.Value{}, StorageError(err)
+		}
+		if f.Length%lookEvery == 0 && ctx.Err() != nil {
+			return value.Value{}, ctx.Err()
+		}
+		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
+		var faults func(tick.Fault)
+		if told.Fault != nil {
+			faults = func(fault tick.Fault) { told.Fault(f.Length+1, te.Type, decider.Diagnose(c, fault)) }
+		}
+		if told.Before != nil {
+			if err := told.Before(ev.StreamID, &te, f.Data); err != nil {
+				return value.Value{}, err
+			}
+		}
+		b.Renew(work.Replay)
+		err = p.Apply(replaying, &f, ed, &te, b, faults)
+		switch {
+		case err == nil:
+			continue
+		case j17.CodeOf(err) == j17.CodeWorkLimit && told.Beyond != nil && told.Beyond(f.Length+1, te.Type):
+			if beyond == nil {
+				beyond = decider.ReplayFailed(err, &te, f.Length+1)
+			}
+			f.Pass(ed, &te)
+		default:
+			return value.Value{}, StorageError(decider.ReplayFailed(err, &te, f.Length+1))
+		}
+	}
+
+	// All must have been there.
+	switch {
+	case beyond != nil:
+		return value.Value{}, beyond
+	case f.Length != length:
+		return value.Value{}, StorageError(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
+	}
+	return f.Data, nil
+}

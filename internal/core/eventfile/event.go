@@ -1,0 +1,208 @@
+package eventfile
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/core/command"
+	"j17/internal/lang/diag"
+)
+
+// Event is an event of a file in its parts. Nothing of it was compared with a spec.
+type Event struct {
+	AggregateType, ID, Type string
+	Data, Metadata          value.Value
+	// Stored tells that the event has a stream id, StreamID: a server has written it before, and its metadata may have
+	// any members.
+	Stored   bool
+	StreamID j17.StreamID
+	// Names is what the aggregate was called where the event comes from, "" where the file does not say.
+	j17.Names
+	// Chain is the hash of the aggregate's chain up to the event, and Leaf the leaf hash of the bytes that an erased event had at first,
+	// as an export has them; nil where the file does not say.
+	Chain, Leaf []byte
+	// Trusted lets the event name one of the platform's own actors.
+	Trusted bool
+}
+
+// ReadEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
+// ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It returns all that is
+// wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
+func ReadEvent(v value.Value) (Event, []error) {
+	if v.Kind() != value.Object {
+		return Event{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
+	}
+
+	// Members that are there must be known, and be text.
+	var faults []error
+	if err := command.OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain", "leaf"); err != nil {
+		faults = append(faults, err)
+	}
+	text := func(name string) string {
+		m := v.Get(name)
+		switch {
+		case m.IsMissing():
+			faults = append(faults, j17.Errorf(j17.CodeMissingField, "Missing '%s'", name).At(name))
+		case m.Kind() != value.String:
+			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'%s' must be a string", name).At(name))
+		}
+		return m.Str()
+	}
+
+	// What only a server has given out.
+	e := Event{Data: v.Get("data"), Metadata: v.Get("metadata"), Stored: !v.Get("stream_id").IsMissing()}
+	if e.Stored {
+		if s := text("stream_id"); s != "" {
+			var err error
+			if e.StreamID, err = j17.ParseStreamID(s); err != nil {
+				faults = append(faults, j17.Errorf(j17.CodeInvalidField, "%v", err).At("stream_id"))
+			}
+		}
+	}
+	if !v.Get("handle").IsMissing() {
+		e.Handle = text("handle")
+	}
+	if !v.Get("public_id").IsMissing() {
+		e.PublicID = text("public_id")
+	}
+
+	for _, sum := range []struct {
+		name string
+		into *[]byte
+	}{{"chain", &e.Chain}, {"leaf", &e.Leaf}} {
+		m := v.Get(sum.name)
+		if m.IsMissing() {
+			continue
+		}
+		var err error
+		if *sum.into, err = hex.DecodeString(m.Str()); err != nil || len(*sum.into) != sha256.Size {
+			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'%s' must be a hash: 64 hexadecimal digits, as an export has it", sum.name).At(sum.name))
+		}
+	}
+
+	// The aggregate.
+	switch split := !v.Get("aggregate_type").IsMissing() || !v.Get("id").IsMissing(); {
+	case split && !v.Get("key").IsMissing():
+		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "An event has either a 'key' or an 'aggregate_type' and an 'id'").At("key"))
+	case split:
+		e.AggregateType, e.ID = text("aggregate_type"), text("id")
+	case v.Get("key").IsMissing():
+		faults = append(faults, j17.Errorf(j17.CodeMissingField, `Missing 'key': every event names its aggregate, as in "order:global"`).At("key"))
+	default:
+		before := len(faults)
+		key, ok := j17.ParseKey(text("key"))
+		if !ok && len(faults) == before {
+			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'key' must be an aggregate type, a colon and an id").At("key"))
+		}
+		e.AggregateType, e.ID = key.Type, key.ID
+	}
+	e.Type = text("type")
+	return e, faults
+}
+
+// Command returns the command that would write the event, and when the event has happened, in Unix seconds, nil where the file
+// does not say. The error is about what only a server writes; faults of form of what a caller writes are the command's.
+func (e *Event) Command() (command.Command, *int64, error) {
+	c := command.Command{
+		Writes: command.One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
+	}
+	if e.Metadata.Kind() != value.Object {
+		c.ReadMetadata(e.Metadata)
+		return c, nil, nil
+	}
+
+	// What only a server writes is kept apart from what a write may say.
+	var said []value.Member
+	var timestamp *int64
+	var err error
+	for _, m := range e.Metadata.Members() {
+		switch m.Key {
+		case "timestamp":
+			n, ok := m.Value.Int64()
+			if !ok || n < 0 {
+				err = j17.Errorf(j17.CodeInvalidField, "'timestamp' must be an integer of 0 or more: the time of the event in Unix seconds").At("metadata.timestamp")
+				continue
+			}
+			timestamp = &n
+		case "correlation_id":
+			if m.Value.Kind() != value.String {
+				err = cmp.Or(err, error(j17.Errorf(j17.CodeInvalidField, "'correlation_id' must be a string").At("metadata.correlation_id")))
+			}
+			if c.CorrelationID = m.Value.Str(); e.Stored || c.CorrelationID == "" {
+				c.CorrelationID, c.Members = "", append(c.Members, m)
+			}
+		case "actor", "target", "previous_length", "skip_occ":
+			said = append(said, m)
+		default:
+			if e.Stored {
+				c.Members = append(c.Members, m)
+			} else {
+				said = append(said, m)
+			}
+		}
+	}
+	c.ReadMetadata(value.ObjectValue(said...))
+	return c, timestamp, err
+}
+
+// WithActor adds an actor to metadata that have none.
+func (e *Event) WithActor(actor j17.Agent) {
+	if !e.Metadata.IsMissing() && e.Metadata.Kind() != value.Object || !e.Metadata.Get("actor").IsMissing() {
+		return
+	}
+	added := value.ObjectValue(value.Member{Key: "type", Value: value.StringValue(actor.Type)}, value.Member{Key: "id", Value: value.StringValue(actor.ID)})
+	members := []value.Member{{Key: "actor", Value: added}}
+	e.Metadata = value.ObjectValue(append(members, e.Metadata.Members()...)...)
+}
+
+// Write is what an event of a file says about its write.
+type Write struct {
+	Actor j17.Agent
+	// Target is the zero Agent where there is none.
+	Target j17.Agent
+	// PreviousLength is nil where the length of the aggregate does not matter.
+	PreviousLength *uint64
+	SkipOCC        bool
+	// Left names the members of the metadata that only a server writes, such as the timestamp.
+	Left []string
+}
+
+// Write reads the data and the metadata of an event that is to be written once more. It accepts what a dry run does,
+// apart from what needs a spec: that types are declared and identifiers valid.
+func (e *Event) Write() (Write, error) {
+	c, timestamp, err := e.Command()
+	if err = cmp.Or(c.Writes[0].Events[0].Fault(), err, c.Fault()); err != nil {
+		return Write{}, err
+	}
+	w := Write{Actor: c.Actor, PreviousLength: c.Writes[0].Length, SkipOCC: c.SkipOCC}
+	if c.Target != nil {
+		w.Target = *c.Target
+	}
+	if timestamp != nil {
+		w.Left = append(w.Left, "timestamp")
+	}
+	if c.CorrelationID != "" {
+		w.Left = append(w.Left, "correlation_id")
+	}
+	for _, m := range c.Members {
+		w.Left = append(w.Left, m.Key)
+	}
+	return w, nil
+}
+
+// PathIn writes a pointer into an event in the form that errors have: "data.items[0].sku".
+func PathIn(event value.Value, p diag.Pointer) string {
+	path := ""
+	for _, step := range p.Steps() {
+		if i, err := strconv.Atoi(step); err == nil && event.Kind() == value.Array {
+			path, event = path+"["+step+"]", event.Index(i)
+			continue
+		}
+		path, event = j17.JoinPath(path, step), event.Get(step)
+	}
+	return path
+}

@@ -1,0 +1,306 @@
+// Package eventfile reads files of events, as people write them and as exports have them. What can be tried can be imported:
+// it is the only reader of such files.
+package eventfile
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/lang/diag"
+)
+
+// Text is one event of a file as it stands there.
+type Text struct {
+	// Number counts the events of the file from 1.
+	Number int
+	// Offset is where Text starts in the file, in bytes, and Line the number of its line, from 1.
+	Offset, Line int
+	// Element tells that the event is an element of an array; else it is a line.
+	Element bool
+	Text    string
+}
+
+// MaxText is how many bytes the text of one event in a file may have.
+const MaxText = 16 << 20
+
+// Reader finds the events in a file: the elements of a JSON array, which may be the member "events" of an object, or else
+// one event a line with empty lines in between; a byte order mark at the start is passed over, and so is the signed checkpoint that an
+// export ends with. What an event looks like inside is the business of ReadEvent.
+type Reader struct {
+	in      *bufio.Reader
+	started bool
+	// array is set where the file is one array, which starts at base, or an object that has it, if wrapped.
+	array   *json.Decoder
+	base    int
+	wrapped bool
+	lines   *lineCounter
+	// offset, line and number are those of what is read next, number counted from 0.
+	offset, line, number int
+}
+
+// NewReader returns a reader of a file.
+func NewReader(in io.Reader) *Reader {
+	return &Reader{in: bufio.NewReaderSize(in, 1<<16), line: 1}
+}
+
+// TextError is a place of a file after which no event can be found.
+type TextError struct {
+	// Line counts from 1.
+	Line    int
+	Message string
+}
+
+// Error returns the line and the message.
+func (e *TextError) Error() string { return fmt.Sprintf("%d: %s", e.Line, e.Message) }
+
+// Next returns the next event. At the end of the file the error is io.EOF; an *TextError tells of a file that cannot
+// be taken apart, and every other error is one of the underlying reader.
+func (r *Reader) Next() (Text, error) {
+	if !r.started {
+		r.started = true
+		if err := r.start(); err != nil {
+			return Text{}, err
+		}
+	}
+	read := r.nextLine
+	if r.array != nil {
+		read = r.element
+	}
+	text, err := read()
+	if err == nil {
+		r.number++
+		text.Number = r.number
+	}
+	return text, err
+}
+
+// start finds out which of the two forms the file has.
+func (r *Reader) start() error {
+	const mark = "\uFEFF"
+	if head, err := r.in.Peek(len(mark)); err == nil && string(head) == mark {
+		n, err := r.in.Discard(len(mark))
+		if r.offset += n; err != nil {
+			return err
+		}
+	}
+
+	// The first character that is no white space tells.
+	for {
+		c, err := r.in.ReadByte()
+		if err != nil {
+			return err
+		}
+		if strings.IndexByte(" \t\r\n", c) >= 0 {
+			r.offset++
+			if c == '\n' {
+				r.line++
+			}
+			continue
+		}
+		if err := r.in.UnreadByte(); err != nil {
+			return err
+		}
+		r.wrapped = c == '{' && r.atWrapper()
+		if c == '[' || r.wrapped {
+			r.base = r.offset
+			r.lines = &lineCounter{in: r.in, line: r.line}
+			r.array = json.NewDecoder(r.lines)
+			for opening := json.Token(nil); opening != json.Delim('['); {
+				if opening, err = r.array.Token(); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	}
+}
+
+// wrapper is how an object begins whose member "events" is the array. Exports have "ok" before it.
+var wrapper = regexp.MustCompile(`^\{\s*("ok"\s*:\s*true\s*,\s*)?"events"\s*:\s*\[`)
+
+// atWrapper reports whether the array follows as a member of an object.
+func (r *Reader) atWrapper() bool {
+	const most = 256 // white space included
+	head, _ := r.in.Peek(most)
+	return wrapper.Match(head)
+}
+
+// nextLine returns the next line that is not empty.
+func (r *Reader) nextLine() (Text, error) {
+	for {
+		raw, err := r.in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			raw, err = r.longLine(raw)
+		}
+		if len(raw) > MaxText {
+			return Text{}, &TextError{r.line, fmt.Sprintf("the line is longer than %d bytes; no event may be", MaxText)}
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return Text{}, err
+		}
+		trimmed := bytes.TrimSpace(raw)
+		text := Text{Offset: r.offset + bytes.Index(raw, trimmed), Line: r.line, Text: string(trimmed)}
+		r.offset, r.line = r.offset+len(raw), r.line+1
+		if len(trimmed) > 0 && !isCheckpoint(text.Text) {
+			return text, nil
+		}
+		if err != nil {
+			return Text{}, err
+		}
+	}
+}
+
+// longLine returns a line that begins with what the buffer is full of.
+func (r *Reader) longLine(begin []byte) (raw []byte, err error) {
+	raw = bytes.Clone(begin)
+	for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxText {
+		var part []byte
+		part, err = r.in.ReadSlice('\n')
+		raw = append(raw, part...)
+	}
+	return raw, err
+}
+
+// The members of what an export ends with.
+const (
+	checkpoint = "checkpoint"
+	vkey       = "vkey"
+)
+
+// isCheckpoint reports whether a line is what an export ends with.
+func isCheckpoint(line string) bool {
+	if !strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(line, "{"), " \t"), `"`+checkpoint+`"`) {
+		return false
+	}
+	v, err := value.ParseString(line)
+	return err == nil && len(v.Members()) == 2 && v.Get(vkey).Kind() == value.String
+}
+
+// element returns the next element of the array.
+func (r *Reader) element() (Text, error) {
+	var raw json.RawMessage
+	var err error
+	if r.array.More() {
+		err = r.array.Decode(&raw)
+	} else if err = r.close(); err == nil {
+		if _, err = r.array.Token(); err == nil {
+			err = errors.New("there is something after the end of the array")
+		} else if errors.Is(err, io.EOF) {
+			return Text{}, io.EOF
+		}
+	}
+	end := r.array.InputOffset()
+	switch syntax, ok := errors.AsType[*json.SyntaxError](err); {
+	case err == nil && len(raw) > MaxText:
+		return Text{}, &TextError{r.lines.lineAt(end), fmt.Sprintf("the event is longer than %d bytes; none may be", MaxText)}
+	case err == nil:
+		start := end - int64(len(raw))
+		return Text{Offset: r.base + int(start), Line: r.lines.lineAt(start), Element: true, Text: string(raw)}, nil
+	case r.lines.err != nil:
+		return Text{}, r.lines.err
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the array is not closed: the file is not complete")
+	case ok:
+		end = max(end, syntax.Offset-1)
+	}
+	return Text{}, &TextError{r.lines.lineAt(end), "this is not valid JSON: " + err.Error()}
+}
+
+// close reads what ends the array.
+func (r *Reader) close() error {
+	_, err := r.array.Token()
+	if err != nil || !r.wrapped {
+		return err
+	}
+
+	// What an export ends with.
+	end, err := r.array.Token()
+	for _, name := range []string{checkpoint, vkey} {
+		if err != nil || end != name {
+			break
+		}
+		if end, err = r.array.Token(); err == nil {
+			if _, is := end.(string); !is {
+				break
+			}
+			end, err = r.array.Token()
+		}
+	}
+	if err == nil && end != json.Delim('}') {
+		err = errors.New("the object may have no other member than 'events'")
+	}
+	return err
+}
+
+// lineCounter tells the lines of offsets in what is read through it. Offsets are asked for in ascending order.
+type lineCounter struct {
+	in      io.Reader
+	line    int
+	offset  int64
+	pending []int64 // offsets of line ends
+	// err is why reading failed, nil at the end.
+	err error
+}
+
+// Read reads and notes line ends.
+func (l *lineCounter) Read(p []byte) (int, error) {
+	n, err := l.in.Read(p)
+	for i, c := range p[:n] {
+		if c == '\n' {
+			l.pending = append(l.pending, l.offset+int64(i))
+		}
+	}
+	l.offset += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
+	return n, err
+}
+
+func (l *lineCounter) lineAt(offset int64) int {
+	passed := 0
+	for passed < len(l.pending) && l.pending[passed] < offset {
+		passed++
+	}
+	l.line += passed
+	l.pending = l.pending[passed:]
+	return l.line
+}
+
+// Split returns all events of a file, as an Reader finds them. A file that cannot be taken apart is the one
+// finding that is returned.
+func Split(src string) ([]Text, []diag.Diagnostic) {
+	if text := strings.TrimPrefix(src, "\uFEFF"); strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "[") {
+		if _, err := value.ParseString(text); err != nil {
+			return nil, []diag.Diagnostic{Syntax(err)}
+		}
+	}
+	var events []Text
+	for r := NewReader(strings.NewReader(src)); ; {
+		text, err := r.Next()
+		switch broken, ok := errors.AsType[*TextError](err); {
+		case errors.Is(err, io.EOF):
+			return events, nil
+		case ok:
+			return nil, []diag.Diagnostic{{Line: broken.Line, Column: 1, Message: broken.Message}}
+		case err != nil:
+			return nil, []diag.Diagnostic{Syntax(err)}
+		}
+		events = append(events, text)
+	}
+}
+
+// Syntax is the finding for a text that value.Parse refuses.
+func Syntax(err error) diag.Diagnostic {
+	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
+		return diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
+	}
+	return diag.Diagnostic{Message: err.Error()}
+}

@@ -1,0 +1,191 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Claim is an item that is due and leased to one process.
+type Claim struct {
+	Tenant j17.Tenant
+	Key    string
+	// Value is that of the item. What a failed try leaves in it is there for the next one.
+	Value   []byte
+	Expires time.Time
+	// Attempt counts the tries from 1. Tries that their process did not survive are not counted.
+	Attempt int
+
+	space store.Space
+	rev   uint64
+}
+
+// Remove is the write that finishes the item by removing it. It holds only as long as the claim does.
+func (c *Claim) Remove() store.Side {
+	return store.Side{Op: store.Delete, Space: c.space, Key: c.Key, Cond: store.IfRev, Rev: c.rev}
+}
+
+// Replace is the write that finishes the try with another value and due time; with the zero time the item stays and is not due
+// any more. It holds only as long as the claim does.
+func (c *Claim) Replace(value []byte, due time.Time) store.Side {
+	return store.Side{Op: store.Put, Space: c.space, Key: c.Key, Value: value, Expires: c.Expires, Due: due, Cond: store.IfRev, Rev: c.rev}
+}
+
+// Fence is the condition that the claim holds, for commits that do not finish the item.
+func (c *Claim) Fence() store.Fence { return store.Fence{Space: c.space, Key: c.Key, Rev: c.rev} }
+
+// start begins a try of items that were claimed.
+func (q *Queue) start(ctx context.Context, t j17.Tenant, items []store.Item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.total++
+	q.running[t]++
+	q.count.running.Add(int64(len(items)))
+	go func() {
+		q.handle(ctx, t, items)
+		q.end(t, len(items))
+	}()
+}
+
+func (q *Queue) end(t j17.Tenant, items int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count.running.Add(-int64(items))
+	if q.running[t]--; q.running[t] == 0 {
+		delete(q.running, t)
+	}
+	q.ends++
+	if q.total--; q.total == 0 {
+		q.ended.Broadcast()
+	}
+	if q.crowded {
+		q.signal()
+	}
+}
+
+// handle tries items once and sees to what becomes of them.
+func (q *Queue) handle(ctx context.Context, t j17.Tenant, items []store.Item) {
+	// Take their values apart.
+	claims, past := make([]*Claim, 0, len(items)), make([]Attempts, 0, len(items))
+	for i := range items {
+		it := &items[i]
+		attempts, value, err := ReadAttempts(it.Value)
+		c := &Claim{Tenant: t, Key: it.Key, Value: value, Expires: it.Expires, Attempt: attempts.Failed + 1, space: q.Space, rev: it.Rev}
+		if err != nil {
+			c.Value = it.Value // which is kept as it is
+			q.failed(ctx, c, attempts, err, true)
+			continue
+		}
+		claims, past = append(claims, c), append(past, attempts)
+	}
+	if len(claims) == 0 {
+		return
+	}
+
+	// Try them, each alone where they cannot be tried together.
+	errs, ok := q.try(ctx, claims, items[0].Due)
+	if !ok && len(claims) > 1 {
+		errs = errs[:0]
+		for _, c := range claims {
+			one, _ := q.try(ctx, []*Claim{c}, items[0].Due)
+			errs = append(errs, errors.Join(one...))
+		}
+	}
+	for i, c := range claims {
+		if errs == nil || errs[i] == nil {
+			q.count.done.Add(1)
+			q.recovered(t)
+			continue
+		}
+		q.failed(ctx, c, past[i], errs[i], false)
+	}
+}
+
+// errLease is why the context of a try ends with its lease.
+var errLease = errors.New("the lease of the item is over")
+
+// Overdue reports whether the context of a try has ended because its lease is over: whatever was under way then has taken too long.
+func Overdue(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLease) }
+
+// try calls DoAll with a context that ends with the lease, and turns a panic, which is not ok, into an error of each claim.
+func (q *Queue) try(ctx context.Context, claims []*Claim, until time.Time) (errs []error, ok bool) {
+	limited, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	go func() {
+		if q.kit.clock.Wait(limited, until) == nil {
+			cut(errLease)
+		}
+	}()
+	defer func() {
+		if p := recover(); p != nil {
+			errs = slices.Repeat([]error{q.kit.panicked(ctx, p)}, len(claims))
+		}
+	}()
+	return q.DoAll(limited, claims), true
+}
+
+// failed makes an item due again after a pause, or gives it up: after its last attempt, or if this was final. All of it holds only if the claim still does.
+func (q *Queue) failed(ctx context.Context, c *Claim, a Attempts, err error, final bool) {
+	now := q.kit.clock.Now()
+	side := c.Replace(c.Value, now)
+	dead := false
+
+	// What becomes of the item.
+	switch {
+	case ctx.Err() != nil:
+		// The process ends: that is nobody's failure, and the next one begins at once.
+		if a.Failed > 0 {
+			side.Value = a.with(c.Value)
+		}
+	default:
+		a.Failed, a.Error = c.Attempt, j17.Record(err)
+		side.Due = now.Add(q.Retry.After(a.Failed))
+		if dead = final || q.Retry.Attempts > 0 && a.Failed >= q.Retry.Attempts; dead {
+			a.DeadAt, side.Due = now, time.Time{}
+		}
+		side.Value = a.with(c.Value)
+	}
+
+	// The process may be ending, but what has happened is noted.
+	kept := context.WithoutCancel(ctx)
+	lost, fault := q.write(kept, c.Tenant, side)
+	switch {
+	case lost:
+		q.count.lost.Add(1)
+	case fault != nil: // It comes up again after its lease.
+		q.report(kept, c, errors.Join(err, fault))
+	case ctx.Err() != nil:
+	case dead:
+		q.count.failed.Add(1)
+		q.count.dead.Add(1)
+		q.kit.logger.LogAttrs(kept, slog.LevelError, "an item was given up", slog.String("work", q.Name), slog.String("tenant", string(c.Tenant)),
+			slog.String("key", c.Key), slog.Int("attempts", c.Attempt), slog.Any("error", err))
+	default:
+		q.count.failed.Add(1)
+		q.report(kept, c, err)
+	}
+}
+
+// report logs the first of a row of failures of a tenant's items, and another error.
+func (q *Queue) report(ctx context.Context, c *Claim, err error) {
+	q.mu.Lock()
+	told := q.failing[c.Tenant] == err.Error()
+	q.failing[c.Tenant] = err.Error()
+	q.mu.Unlock()
+	if !told {
+		q.kit.logger.LogAttrs(ctx, slog.LevelWarn, "an item failed; it is tried again", slog.String("work", q.Name),
+			slog.String("tenant", string(c.Tenant)), slog.String("key", c.Key), slog.Int("attempt", c.Attempt), slog.Any("error", err))
+	}
+}
+
+// recovered ends a row of failures of a tenant.
+func (q *Queue) recovered(t j17.Tenant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.failing, t)
+}

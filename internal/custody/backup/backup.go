@@ -1,0 +1,199 @@
+// Package backup makes backups of environments and of the whole server while they are in use: when somebody asks and by the clock, to a
+// folder or to an object store, and keeps them by rule. What a backup is made of, and how it is restored, is for the packages below it.
+//
+// A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not stored again. Work goes
+// slowly while events are being written, so that writers hardly notice. What a crash or the end of the server cuts short has failed; what was stored
+// of it is found again by the next one, or removed.
+package backup
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/ident"
+	"j17/internal/base/keyfile"
+	"j17/internal/core/worker"
+	"j17/internal/plane/control"
+	"j17/internal/storage/store"
+)
+
+// Storage is what the service needs of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Archives
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+}
+
+// Options configures a service.
+type Options struct {
+	Store    Storage
+	Registry *control.Registry
+	Clock    clock.Clock
+	Worker   *worker.Kit
+	Logger   *slog.Logger
+	// Head tells size and root of an environment's log up to a position.
+	Head func(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error)
+	// Secrets is where the private keys of logs stand, which no backup in clear has.
+	Secrets []store.Space
+	// Open tells what a backup in clear has of the items of some spaces in which secrets stand beside other things; nil for nothing. Of other
+	// spaces it has all.
+	Open map[store.Space]func(value []byte) []byte
+	// Derived are the spaces whose items are made anew from events.
+	Derived []store.Space
+	// Folder is where backups go unless the settings say otherwise.
+	Folder string
+	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the server. Where it is nil there
+	// are none, and it is not tried whether backups can be written to the folder.
+	ByDefault func(instance string) Settings
+	// KeyFile is the file of the key that secrets are sealed with.
+	KeyFile string
+	// Private lets object stores be at addresses of this machine and of the networks around it.
+	Private bool
+	// Free returns how much room a folder has, and how much there is in all, in bytes.
+	Free func(folder string) (free, total uint64, err error)
+	// Committed counts the events that were committed: while it grows, backups take their time.
+	Committed func() uint64
+	// Program is the version of this program.
+	Program string
+}
+
+// Service makes and keeps backups. It is safe for concurrent use.
+type Service struct {
+	Options
+	mint    *ident.Minter
+	keyFile *keyfile.File
+	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
+	schedule, erasures *worker.Queue
+	counts             counts
+	// counted tells that countLast is done. Only upkeep looks at it.
+	counted bool
+
+	// turn is held while settings change.
+	turn sync.Mutex
+
+	mu sync.Mutex
+	// waiting are the jobs that have not begun, in their order, active those that have, by what they are about.
+	waiting []*job
+	active  map[j17.Tenant]*job
+	// more is signalled when a job may begin.
+	more chan struct{}
+	// turns has, by instance, the number of the last job that has begun, begun how many there were.
+	turns map[string]uint64
+	begun uint64
+	// loose are the places that have parts which no backup needs, by their names; collect is signalled when there are some.
+	loose   map[string]loosePlace
+	collect chan struct{}
+	// gates keep backups at a place and the removal of parts there apart, by the names of places.
+	gates map[string]*sync.RWMutex
+}
+
+// counts are what Stats shows.
+type counts struct {
+	completed, failed, bytes, noted atomic.Uint64
+	// lastServer and lastEnvironment are when the last backup of each kind was completed, in Unix seconds.
+	lastServer, lastEnvironment atomic.Int64
+	// unwritable tells that the folder could not be written when that was tried last.
+	unwritable atomic.Bool
+}
+
+// Stats is what the service has done since the start of the process.
+type Stats struct {
+	// Completed and Failed count backups, Bytes what was newly stored for them.
+	Completed, Failed, Bytes uint64
+	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an environment, in Unix seconds; 0 for
+	// never. Those that were made before the start of the process count as soon as they have been found.
+	LastServer, LastEnvironment int64
+	// FolderWritable tells whether the folder could be written when that was tried last; true where it is not tried.
+	FolderWritable bool
+	// Running and Waiting are how many are being made, and are to be.
+	Running, Waiting int
+	// Noted counts the erasures that were noted beside backups.
+	Noted uint64
+}
+
+// Stats returns what the service has done so far.
+func (s *Service) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{
+		Completed: s.counts.completed.Load(), Failed: s.counts.failed.Load(), Bytes: s.counts.bytes.Load(),
+		LastServer: s.counts.lastServer.Load(), LastEnvironment: s.counts.lastEnvironment.Load(), FolderWritable: !s.counts.unwritable.Load(), Noted: s.counts.noted.Load(), Running: len(s.active), Waiting: len(s.waiting),
+	}
+}
+
+// New returns a service. Backups that were not finished when the server ended have failed by its return.
+func New(ctx context.Context, o Options) (*Service, error) {
+	s := &Service{
+		Options: o, mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
+		more: make(chan struct{}, 1), turns: map[string]uint64{}, loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
+	}
+	s.schedule = o.Worker.Queue(s.looks())
+	s.erasures = o.Worker.Queue(s.notes())
+	if err := s.endInterrupted(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.countLast(ctx, []j17.Tenant{j17.System}) // of environments there may be many
+}
+
+// How many backups are made at a time. Those of one instance never are. One that goes to an object store and has taken slowAfter already does
+// not count among the atOnce, so that others need not wait for a store that somebody has chosen. There are never more than most, of which those
+// that go to object stores have at most mostRemote: however slow their stores are, those that go to a folder have atOnce left. Where others
+// wait for an object store, one that has gone to its own for turnTime waits again behind them: what it has stored it finds there. Each time it has twice as
+// long, so that it comes to its end however slow that is.
+const (
+	atOnce     = 2
+	mostRemote = 3
+	most       = mostRemote + atOnce
+	slowAfter  = time.Minute
+	turnTime   = 10 * time.Minute
+	mostTurns  = 10
+)
+
+// Run makes backups until the context ends. What is not finished by then has failed.
+func (s *Service) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, q := range []*worker.Queue{s.schedule, s.erasures} {
+		running.Go(func() { _ = q.Run(ctx) }) // It ends with the context.
+	}
+	loops := []worker.Loop{
+		{Name: "backup_upkeep", Every: upkeepEvery, Do: s.upkeep},
+		{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}},
+	}
+	for range most {
+		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})
+	}
+	s.Worker.Every(ctx, loops...)
+	running.Wait()
+	return nil
+}
+
+// split returns the instance and the environment whose tenant it is; "" for that of the registry.
+func split(t j17.Tenant) (instance string, env j17.Environment) {
+	if t == j17.System {
+		return "", ""
+	}
+	instance, name, _ := strings.Cut(string(t), "/")
+	return instance, j17.Environment(name)
+}
+
+// failure turns what the store reports into what a user is told.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*j17.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, store.ErrFull) {
+		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space and accepts no changes until there is room again.").Because(err)
+	}
+	return j17.Errorf(j17.CodeUnavailable, "What the server knows about backups cannot be read or changed at the moment. Try again.").Because(err)
+}

@@ -1,0 +1,339 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/core/worker"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/custody/erasure"
+	"j17/internal/storage/store"
+)
+
+// erasedSpace holds erasures that are to be noted beside backups that still have what was erased, under their positions, the tombstones and the first
+// streams.
+const erasedSpace store.Space = "backup.erased"
+
+// erased is an item there.
+type erased struct {
+	Keys []string  `json:"keys"`
+	At   time.Time `json:"at"`
+	// Done are the places that have it, by their names, while another one does not answer.
+	Done []string `json:"done,omitempty"`
+	// Begun is how far it is at other places, by their names.
+	Begun map[string]begun `json:"begun,omitempty"`
+}
+
+// begun is how far an erasure is noted at a place.
+type begun struct {
+	// Files is how many files are there, and the next one begins with this version of a stream. Its borders are those of the program that has stored
+	// them: another one may have others.
+	Files   int    `json:"files"`
+	Key     string `json:"key,omitempty"`
+	Version uint64 `json:"version,omitempty"`
+	// Seal tells who can read them: where others are to, all are stored anew.
+	Seal string `json:"seal"`
+}
+
+// The limits of noting.
+const (
+	noteLease = 10 * time.Minute
+	// noteTurn is how long one turn may take. What it has not come to is for the next one.
+	noteTurn    = noteLease / 2
+	longestNote = 10 * time.Minute
+	// noteEvents is how many events are noted in one file, noteBytes how many bytes of them.
+	noteEvents = 1000
+	noteBytes  = 4 << 20
+)
+
+// Spaces lists where data of streams may stand: nowhere. Of erased streams only the keys are kept, until they are noted.
+func (s *Service) Spaces() []store.Declared { return nil }
+
+// Erase has it noted beside the backups that streams were erased, so that whoever restores one erases them again. It returns when that is
+// certain to happen; it may take until an object store answers.
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	item := erased{At: e.At.UTC()}
+	for _, key := range e.Keys {
+		item.Keys = append(item.Keys, key.String())
+	}
+	raw, err := json.Marshal(item)
+	if err != nil {
+		return err
+	}
+	name := e.Note.String() + "/" + e.TombstoneID + "/" + item.Keys[0]
+	side := store.Side{Op: store.Put, Space: erasedSpace, Key: name, Value: raw, Due: s.Clock.Now()}
+	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
+}
+
+// notes are the erasures that are to be noted. They are never given up.
+func (s *Service) notes() worker.Work {
+	return worker.Work{
+		Name: "backup_erasures", Store: s.Store, Space: erasedSpace, Lease: noteLease, AtOnce: looksAtOnce, Do: s.note, Freeing: true,
+		Retry: worker.Backoff{Longest: longestNote},
+	}
+}
+
+// note notes an erasure wherever there is a backup that has what was erased.
+func (s *Service) note(ctx context.Context, c *worker.Claim) error {
+	var item erased
+	if err := json.Unmarshal(c.Value, &item); err != nil {
+		return &store.CorruptionError{Where: string(erasedSpace) + "/" + c.Key, Err: err}
+	}
+	name, _, _ := strings.Cut(c.Key, "/")
+	at, err := j17.ParseStreamID(name)
+	if err != nil {
+		return &store.CorruptionError{Where: string(erasedSpace) + "/" + c.Key, Err: err}
+	}
+	places, err := s.places(ctx, c.Tenant)
+	if err != nil {
+		return err
+	}
+
+	// A place that does not answer holds up no other one. One that takes up the whole turn is the last at the next attempt.
+	turn, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	until := s.Clock.Now().Add(noteTurn)
+	go func() {
+		if s.Clock.Wait(turn, until) == nil {
+			cut(errNoteTurn)
+		}
+	}()
+	var errs []error
+	before := item.stored()
+	for i := range places {
+		p := places[(i+c.Attempt-1)%len(places)]
+		if slices.Contains(item.Done, p.name()) {
+			continue
+		}
+		if err := s.noteAt(turn, p, c.Tenant, at, &item); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		item.Done = append(item.Done, p.name())
+		delete(item.Begun, p.name())
+	}
+	if len(errs) == 0 {
+		s.counts.noted.Add(1)
+		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
+	}
+
+	// It goes on from where it is: at once where there is more of it than a turn has time for.
+	if c.Value, err = json.Marshal(item); err != nil {
+		return err
+	}
+	if errors.Is(context.Cause(turn), errNoteTurn) && item.stored() > before && ctx.Err() == nil {
+		return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now())})
+	}
+	return errors.Join(errs...)
+}
+
+// errNoteTurn is why a turn of noting ends.
+var errNoteTurn = errors.New("there is more to note than one turn has time for; it goes on later")
+
+// stored counts what has been stored of an erasure, wherever that is.
+func (e *erased) stored() (files int) {
+	for _, b := range e.Begun {
+		files += b.Files
+	}
+	return files
+}
+
+// places lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
+// by the settings.
+func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
+	var all []loosePlace
+	add := func(p loosePlace) {
+		if !slices.ContainsFunc(all, func(q loosePlace) bool { return p.same(q.place) }) {
+			all = append(all, p)
+		}
+	}
+	for _, scope := range []j17.Tenant{t, j17.System} {
+		if to := s.underWay(scope); to != nil { // first: what is over by now is listed below
+			add(loosePlace{place: to.place, instance: instanceOf(scope)})
+		}
+		set, _, err := s.settings(ctx, instanceOf(scope))
+		if err != nil {
+			return nil, err
+		}
+		add(loosePlace{place: s.placeOf(&set), instance: instanceOf(scope)})
+		err = s.each(ctx, scope, func(b *Backup) bool {
+			if b.Status == Completed || b.Left {
+				add(loosePlace{place: b.Place, instance: instanceOf(scope)})
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// underWay returns where the backup of a scope goes that is being made, nil if there is none.
+func (s *Service) underWay(scope j17.Tenant) *destination {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.active[scope]; j != nil {
+		return j.to
+	}
+	return nil
+}
+
+// noteAt notes an erasure at a place, if there are backups with what was erased, or one is being made.
+func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17.StreamID, item *erased) error {
+	set, _, err := s.settings(ctx, p.instance)
+	if err != nil {
+		return err
+	}
+	repo, err := s.open(p.place, &set)
+	if err != nil {
+		return err
+	}
+
+	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is being made may have
+	// it too: it is looked for first, since its manifest is there when it is not being made any more.
+	var recipients []string
+	older, inClear := false, false
+	for _, scope := range []j17.Tenant{t, j17.System} {
+		if to := s.underWay(scope); to != nil && to.place.same(p.place) {
+			older, inClear = true, inClear || !to.seal.Encrypted()
+			recipients = append(recipients, to.seal.Recipients()...)
+		}
+	}
+	manifests, damaged, err := repo.Manifests(ctx)
+	if err != nil {
+		return err
+	}
+	if len(damaged) > 0 { // who knows what they have: a newer version of the program can tell
+		scope := t
+		if p.instance == "" {
+			scope = j17.System
+		}
+		seal, err := s.sealOf(ctx, scope, &set)
+		if err != nil {
+			return err
+		}
+		older, inClear = true, inClear || !seal.Encrypted()
+		recipients = append(recipients, seal.Recipients()...)
+	}
+	for _, m := range manifests {
+		for _, of := range m.Tenants {
+			if of.Tenant == t && of.Moment.Compare(at) < 0 {
+				older, inClear = true, inClear || len(m.Recipients) == 0
+				recipients = append(recipients, m.Recipients...)
+			}
+		}
+	}
+	if !older {
+		return nil
+	}
+	var seal repository.Seal
+	if !inClear {
+		slices.Sort(recipients)
+		key, err := s.keyFile.Derived(forNames)
+		if err != nil {
+			return err
+		}
+		if seal, err = repository.NewSeal(slices.Compact(recipients), key); err != nil {
+			return err
+		}
+	}
+
+	// Whoever could read the files that are there can read all.
+	of := item.Begun[p.name()]
+	if by := strings.Join(seal.Recipients(), " "); of.Seal != by || !slices.Contains(item.Keys, of.Key) {
+		of = begun{Seal: by}
+	}
+	if item.Begun == nil {
+		item.Begun = map[string]begun{}
+	}
+	return s.putErasure(ctx, repo, t, at, item, seal, of, func(next begun) { item.Begun[p.name()] = next })
+}
+
+// putErasure writes down what stands in place of what was erased, from where it has begun, and tells how far it is.
+func (s *Service) putErasure(
+	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, of begun, tell func(begun),
+) error {
+	e := repository.Erasure{Tenant: t, Note: store.Note{Position: at}, At: item.At, Number: of.Files}
+	size := 0
+	put := func() error {
+		if len(e.Events) == 0 && len(e.Note.Streams) == 0 {
+			return nil
+		}
+		err := repo.PutErasure(ctx, e, seal)
+		e.Number++
+		e.Events, e.Note.Streams, size = nil, nil, 0
+		return err
+	}
+
+	// Each stream, with the events that were erased in it. One that goes on in the next file is named there again. One that has none is gone, with its
+	// environment.
+	for _, name := range item.Keys[max(slices.Index(item.Keys, of.Key), 0):] {
+		key, ok := j17.ParseKey(name)
+		if !ok {
+			return &store.CorruptionError{Where: string(erasedSpace) + "/" + at.String(), Err: errKey}
+		}
+		from := uint64(1)
+		if name == of.Key {
+			from = max(of.Version, 1)
+		}
+		heads, err := s.Store.Heads(ctx, t, []j17.Key{key})
+		if err != nil {
+			return err
+		}
+		stream := store.Generation{Key: key, Number: heads[0].Generation}
+		named := false
+		for ev, err := range s.Store.ReadStream(ctx, t, key, from, 0) {
+			if err != nil {
+				return err
+			}
+			if !ev.Erased() {
+				continue
+			}
+			if len(e.Events) == noteEvents || size+len(ev.Raw) > noteBytes {
+				if err := put(); err != nil {
+					return err
+				}
+				named = false
+				tell(begun{Files: e.Number, Seal: of.Seal, Key: name, Version: ev.Version})
+			}
+			if !named {
+				e.Note.Streams, named = append(e.Note.Streams, stream), true
+			}
+			e.Events = append(e.Events, ev.Clone())
+			size += len(ev.Raw)
+		}
+	}
+	return put()
+}
+
+// errKey is the error of a key that is none.
+var errKey = errors.New("a key is damaged")
+
+// dropErasures removes the notes about erasures that no backup at a place needs any more.
+func (s *Service) dropErasures(ctx context.Context, repo *repository.Repository, tenants []j17.Tenant) error {
+	manifests, damaged, err := repo.Manifests(ctx)
+	if err != nil || len(damaged) > 0 {
+		return err // who knows what the damaged ones have
+	}
+	for _, t := range tenants {
+		upTo := j17.StreamID{Ms: math.MaxInt64}
+		for _, m := range manifests {
+			for _, of := range m.Tenants {
+				if of.Tenant == t && of.Moment.Compare(upTo) < 0 {
+					upTo = of.Moment
+				}
+			}
+		}
+		if err := repo.DropErasures(ctx, t, upTo); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/follow/outbound"
+)
+
+// place is where backups are: in a folder, or in an object store.
+type place struct {
+	Folder string `json:"folder,omitempty"`
+	S3     *S3    `json:"s3,omitempty"`
+}
+
+// String returns the place as people write it, which tells places apart.
+func (p place) String() string {
+	if p.S3 == nil {
+		return p.Folder
+	}
+	return strings.TrimSuffix("s3://"+p.S3.Bucket+"/"+strings.Trim(p.S3.Prefix, "/"), "/")
+}
+
+// same reports whether two places are one.
+func (p place) same(q place) bool {
+	if p.S3 == nil || q.S3 == nil {
+		return p.S3 == nil && q.S3 == nil && p.Folder == q.Folder
+	}
+	return p.S3.Endpoint == q.S3.Endpoint && p.String() == q.String()
+}
+
+// name tells places apart.
+func (p place) name() string {
+	if p.S3 == nil {
+		return p.Folder
+	}
+	return p.S3.Endpoint + " " + p.String()
+}
+
+// placeOf is where backups go by settings.
+func (s *Service) placeOf(set *Settings) place {
+	if set.S3 != nil {
+		return place{S3: set.S3}
+	}
+	return place{Folder: s.Folder}
+}
+
+// open opens a place. Credentials may have changed since it was noted: those of the settings count where they are for it.
+func (s *Service) open(p place, set *Settings) (*repository.Repository, error) {
+	if p.S3 == nil {
+		return repository.OpenFolder(p.Folder, s.Clock), nil
+	}
+	at := *p.S3
+	if set.S3 != nil && p.same(place{S3: set.S3}) {
+		at = *set.S3
+	} else if err := s.unseal(&at); err != nil {
+		return nil, err
+	}
+	if at.SecretKey == "" {
+		return nil, errors.New("the secret key of S3 was sealed on another server, or its key file is gone. Set s3 anew in the backup settings, with its secret_key")
+	}
+	o := at.options()
+	dialer := outbound.Dialer(s.Private)
+	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if errors.Is(err, outbound.ErrAddress) {
+			return nil, &repository.RefusedError{Reason: outbound.ErrAddress.Error()}
+		}
+		return conn, err
+	}
+	return repository.OpenS3(o, s.Clock)
+}
+
+// sealOf returns to whom a backup of a tenant is encrypted. One of the whole server without recipients of its own, to all that
+// instances have: what one of them wants to be encrypted is nowhere in clear.
+func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repository.Seal, error) {
+	recipients := set.Recipients
+	if t == j17.System && len(recipients) == 0 {
+		for _, i := range s.Registry.Instances.All() {
+			of, _, err := s.settings(ctx, i.ID)
+			if err != nil {
+				return repository.Seal{}, err
+			}
+			recipients = append(recipients, of.Recipients...)
+		}
+		slices.Sort(recipients)
+		recipients = slices.Compact(recipients)
+	}
+	if len(recipients) == 0 {
+		return repository.Seal{}, nil
+	}
+	key, err := s.keyFile.Derived(forNames)
+	if err != nil {
+		return repository.Seal{}, err
+	}
+	return repository.NewSeal(recipients, key)
+}

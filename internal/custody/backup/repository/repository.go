@@ -1,0 +1,99 @@
+// Package repository keeps backups in a folder or in a bucket of an S3 server: parts that are named after what they hold, so that
+// nothing is stored twice, and a manifest for each backup that lists its parts. docs/storage-format.md describes the files.
+//
+// It needs no key to write, list and remove encrypted backups, and only the private key to read them.
+package repository
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+
+	"j17/internal/base/clock"
+	"j17/internal/storage/store"
+)
+
+// Repository is a place with backups. It is safe for concurrent use, and so are several of the same place, also on other machines.
+type Repository struct {
+	storage storage
+	clock   clock.Clock
+}
+
+// The errors that callers tell apart.
+var (
+	// ErrNotFound: there is no such backup.
+	ErrNotFound = errors.New("there is no such backup")
+	// ErrMissing: a part that was to be kept is not there.
+	ErrMissing = errors.New("the part is not there any more")
+	// ErrBusy: a backup is being written, so that nothing can be collected.
+	ErrBusy = errors.New("a backup is being written")
+	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an answer, and could not be removed.
+	ErrDoubt = errors.New("whether the backup is there is not known")
+)
+
+// DamagedError tells that a file is not what was written, or cannot be understood by this program.
+type DamagedError struct {
+	// File is the file's path, or its name in the bucket.
+	File   string
+	Reason string
+}
+
+// Error names the file.
+func (e *DamagedError) Error() string { return e.File + " cannot be used: " + e.Reason }
+
+// OpenFolder returns the repository in a folder. Nothing is touched: the folder is made when something is written.
+func OpenFolder(path string, c clock.Clock) *Repository {
+	return &Repository{storage: newFolder(path), clock: c}
+}
+
+// String names the place for people.
+func (r *Repository) String() string { return r.storage.String() }
+
+// damaged returns the error of a file that is not as it should be.
+func (r *Repository) damaged(name string, err error) *DamagedError {
+	reason := err.Error()
+	if errors.Is(err, fs.ErrNotExist) {
+		reason = "it is missing"
+	}
+	return &DamagedError{File: r.storage.String() + "/" + name, Reason: reason}
+}
+
+// partBytes is about how much a part holds, and smallPart what a buffer for one has at first.
+const (
+	partBytes = 8 << 20
+	smallPart = 1 << 20
+)
+
+// itemPartBytes is about how much a part with side items holds. Where one changes, its part is stored anew.
+const itemPartBytes = 1 << 20
+
+// maxContent bounds what a part holds: the largest value, in base64, may come on top.
+const maxContent = partBytes + store.MaxUnitBytes/3*4 + 1<<20
+
+// maxFile bounds the file of a part, of which encryption and a compression that does not help make no more than so much.
+const maxFile = maxContent + maxContent/64 + 1<<20
+
+// Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing fails.
+func (r *Repository) Try(ctx context.Context) (err error) {
+	name, content := temporary+"/try-"+rand.Text(), []byte("written to see whether backups can be\n")
+	if err := r.storage.Put(ctx, name, content); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.storage.Delete(ctx, name)) }()
+	if err := r.storage.Sync(ctx); err != nil {
+		return err
+	}
+	got, err := r.storage.Get(ctx, name, int64(len(content)))
+	if err != nil || !bytes.Equal(got, content) {
+		return cmp.Or(err, errors.New("what was written comes back as something else"))
+	}
+	for f, err := range r.storage.List(ctx, temporary) {
+		if err != nil || f.Name == name {
+			return err
+		}
+	}
+	return errors.New("what was written is not listed")
+}

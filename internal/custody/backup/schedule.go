@@ -1,0 +1,296 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/core/worker"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/storage/store"
+)
+
+// dueSpace has, in each tenant with backups to be made or removed by rule, one item that is due when there is something to do.
+const dueSpace store.Space = "backup.due"
+
+const dueKey = "look"
+
+// The limits of a look, and of what removes parts.
+const (
+	lookLease = 10 * time.Minute
+	// looksAtOnce is how many tenants are looked at at a time: most of that is waiting for object stores.
+	looksAtOnce  = 8
+	firstCollect = time.Minute
+	// longestCollect is how long parts that nobody needs may stay while something hinders their removal.
+	longestCollect = time.Hour
+	// collectTime is how long it may take at one place before those behind it have their turn. What was removed by then is.
+	collectTime = 30 * time.Minute
+	// retryFailed is how long after a scheduled backup that has failed it is tried again, where the next one is not due before.
+	retryFailed = time.Hour
+	// keepFailed is how many failed ones are listed.
+	keepFailed = 20
+)
+
+// looks are the looks at what is to be done in a tenant.
+func (s *Service) looks() worker.Work {
+	return worker.Work{Name: "backup_schedule", Store: s.Store, Space: dueSpace, Lease: lookLease, AtOnce: looksAtOnce, Do: s.look, Freeing: true}
+}
+
+// touch has the backups of a tenant looked at now.
+func (s *Service) touch(ctx context.Context, t j17.Tenant) error {
+	side := store.Side{Op: store.Put, Space: dueSpace, Key: dueKey, Value: []byte("{}"), Due: s.Clock.Now()}
+	return s.Store.WriteFreeing(ctx, t, []store.Side{side})
+}
+
+// look makes the backup that is due, removes those that are kept no longer, and says when to look again.
+func (s *Service) look(ctx context.Context, c *worker.Claim) error {
+	set, _, err := s.settings(ctx, instanceOf(c.Tenant))
+	if err != nil {
+		return err
+	}
+	if instance := instanceOf(c.Tenant); instance != "" {
+		if _, known := s.Registry.Instances.ByID(instance); !known {
+			return s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{c.Remove()})
+		}
+	}
+	var all []*Backup
+	if err := s.each(ctx, c.Tenant, func(b *Backup) bool { all = append(all, b); return true }); err != nil {
+		return err
+	}
+
+	// What the rules say at this moment.
+	now := s.Clock.Now()
+	gone, next := set.expired(all, now)
+	if at := set.due(all, now); !at.IsZero() && !at.After(now) {
+		if _, err := s.Create(ctx, c.Tenant, ""); err != nil && j17.CodeOf(err) != j17.CodeConflict {
+			return err
+		}
+		// Its end is looked at; and it may never come to one that can be noted.
+		next = earlier(next, now.Add(time.Duration(set.EveryHours)*time.Hour))
+	} else {
+		next = earlier(next, at)
+	}
+
+	// Those that cannot be removed are tried again soon, and hold up neither the new one nor those at other places.
+	if err := s.removeAll(ctx, gone, all); err != nil {
+		return err
+	}
+
+	// When there is something to do again. Somebody may have changed something meanwhile: then it is due already.
+	side := c.Remove()
+	if !next.IsZero() {
+		side = c.Replace([]byte("{}"), next)
+	}
+	err = s.Store.WriteFreeing(ctx, c.Tenant, []store.Side{side})
+	if _, changed := errors.AsType[*store.SideConflict](err); changed {
+		return nil
+	}
+	return err
+}
+
+// removeAll removes backups that are kept no longer, and what is left of those of all that have failed. A place that has failed once is left alone until
+// the next time.
+func (s *Service) removeAll(ctx context.Context, gone, all []*Backup) error {
+	failed := map[string]error{}
+	for _, b := range gone {
+		if (b.Status != Failed || b.Left) && failed[b.Place.name()] != nil {
+			continue
+		}
+		if err := s.remove(ctx, b); err != nil {
+			failed[b.Place.name()] = err
+			continue
+		}
+		b.Left = false
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "a backup was removed by rule", slog.String("backup", b.ID), slog.String("of", saidScope(b.Scope)))
+	}
+	for _, b := range all {
+		if b.Status != Failed || !b.Left || failed[b.Place.name()] != nil { // one that is made again goes on where it was
+			continue
+		}
+		if err := s.clear(ctx, b); err != nil {
+			failed[b.Place.name()] = err
+		}
+	}
+	return errors.Join(slices.Collect(maps.Values(failed))...)
+}
+
+// earlier is the earlier of two moments; the zero time stands for never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// due returns when the next backup is to be made, the zero time where none is. all are those that there are, the newest first.
+func (set *Settings) due(all []*Backup, now time.Time) time.Time {
+	if set.EveryHours == 0 {
+		return time.Time{}
+	}
+	every := time.Duration(set.EveryHours) * time.Hour
+	var tried time.Time
+	for _, b := range all {
+		if b.Status != Failed {
+			at := b.CreatedAt.Add(every)
+			if !tried.IsZero() && tried.Add(min(every, retryFailed)).After(at) {
+				at = tried.Add(min(every, retryFailed))
+			}
+			return at
+		}
+		if b.CreatedAt.After(tried) {
+			tried = b.CreatedAt
+		}
+	}
+	if !tried.IsZero() {
+		return tried.Add(min(every, retryFailed))
+	}
+	return now
+}
+
+// expired returns the backups that are kept no longer, and when the next one is not any more. all are those that there are, the newest
+// first. The newest completed one is always kept.
+func (set *Settings) expired(all []*Backup, now time.Time) (gone []*Backup, next time.Time) {
+	age := time.Duration(set.KeepDays) * 24 * time.Hour
+	completed, failed := 0, 0
+	for _, b := range all {
+		switch b.Status {
+		case Running:
+		case Failed:
+			if failed++; failed > keepFailed {
+				gone = append(gone, b)
+			}
+		case Completed:
+			completed++
+			ends := b.CreatedAt.Add(age)
+			switch {
+			case completed == 1:
+			case set.KeepLast > 0 && completed > set.KeepLast, age > 0 && !ends.After(now):
+				gone = append(gone, b)
+			case age > 0:
+				next = earlier(next, ends)
+			}
+		}
+	}
+	return gone, next
+}
+
+// NextDue returns when something is to be done next, the zero time where nothing is.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.schedule.NextDue(ctx) }
+
+// Settle does what is due now. Backups that it begins are made in the background.
+func (s *Service) Settle(ctx context.Context) error { return s.schedule.Settle(ctx) }
+
+// loosePlace is a place with parts that nobody needs, and the instance whose settings have its credentials.
+type loosePlace struct {
+	place
+	instance string
+	// tenants are those whose backups have changed there.
+	tenants map[j17.Tenant]bool
+}
+
+// gate is what keeps backups at a place and the removal of parts there apart.
+func (s *Service) gate(p place) *sync.RWMutex {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.gates[p.name()]
+	if g == nil {
+		g = new(sync.RWMutex)
+		s.gates[p.name()] = g
+	}
+	return g
+}
+
+// loosen notes that there may be parts which no backup needs at the place of one.
+func (s *Service) loosen(b *Backup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.loose[b.Place.name()]
+	if !ok {
+		p = loosePlace{b.Place, instanceOf(b.Scope), map[j17.Tenant]bool{}}
+		s.loose[b.Place.name()] = p
+	}
+	if b.Left {
+		p.tenants[b.Scope] = true // it may have been noted there what was erased meanwhile
+	}
+	for _, m := range b.Moments {
+		p.tenants[m.Tenant] = true
+	}
+	s.wakeCollect()
+}
+
+// wakeCollect begins to remove parts, if there are some that no backup needs. The caller holds mu.
+func (s *Service) wakeCollect() {
+	if len(s.loose) == 0 {
+		return
+	}
+	select {
+	case s.collect <- struct{}{}:
+	default: // signalled already
+	}
+}
+
+// collectAll removes parts that no backup needs. Where a backup is being made, its end begins this anew.
+func (s *Service) collectAll(ctx context.Context) error {
+	s.mu.Lock()
+	places := s.loose
+	s.loose = map[string]loosePlace{}
+	s.mu.Unlock()
+	var errs []error
+	for name, p := range places {
+		gate := s.gate(p.place)
+		free := gate.TryLock()
+		if free {
+			err := s.collectAt(ctx, p)
+			gate.Unlock()
+			if err == nil {
+				continue
+			}
+			errs = append(errs, err)
+		}
+		s.mu.Lock()
+		if more, ok := s.loose[name]; ok {
+			maps.Copy(p.tenants, more.tenants)
+		}
+		s.loose[name] = p
+		s.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// errCollectTime is why the removal of parts at a place ends before it is done.
+var errCollectTime = errors.New("the removal of parts that no backup needs took too long at one place; it goes on later")
+
+func (s *Service) collectAt(ctx context.Context, p loosePlace) error {
+	set, _, err := s.settings(ctx, p.instance)
+	if err != nil {
+		return err
+	}
+	repo, err := s.open(p.place, &set)
+	if err != nil {
+		return err
+	}
+	limited, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	go func() {
+		if s.Clock.Wait(limited, s.Clock.Now().Add(collectTime)) == nil {
+			cut(errCollectTime)
+		}
+	}()
+	_, _, err = repo.Collect(limited)
+	if err != nil && errors.Is(context.Cause(limited), errCollectTime) {
+		return errCollectTime
+	}
+	if errors.Is(err, repository.ErrBusy) {
+		return fmt.Errorf("parts that no backup needs stay in %s for now: another server makes a backup there", p.place)
+	}
+	if err != nil {
+		return err
+	}
+	return s.dropErasures(ctx, repo, slices.Collect(maps.Keys(p.tenants)))
+}

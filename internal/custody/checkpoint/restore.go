@@ -1,0 +1,197 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/engine"
+	"j17/internal/custody/erasure"
+	"j17/internal/storage/store"
+)
+
+// Restore makes the states of a checkpoint a base for replays, after all of them were compared with its hash: from there on they are
+// folded on, not from the first event. States never change by it. CodeCheckpointOutdated where the states would be others by now, since
+// handlers have changed or events were erased. When ctx ends, what was used by then stays used, and another restoration uses all.
+func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64, wire.Checkpoint, error) {
+	found, err := s.find(ctx, t, id)
+	if err != nil {
+		return 0, wire.Checkpoint{}, err
+	}
+
+	// First all of it is looked at, then it is used.
+	r := &restoring{s: s, t: t, row: &found.row}
+	defer s.restores(r)()
+	if err := r.each(ctx, nil); err != nil {
+		return 0, wire.Checkpoint{}, engine.StorageError(err)
+	}
+	if err := r.each(ctx, func(key j17.Key, k *kept) error { return s.adopt(ctx, t, key, k) }); err != nil {
+		return 0, wire.Checkpoint{}, engine.StorageError(err)
+	}
+	return found.row.Aggregates, found.row.Checkpoint, nil
+}
+
+// adopt hands a state to the engine, unless its stream is being erased: an erasure comes here before it comes to the engine.
+func (s *Service) adopt(ctx context.Context, t j17.Tenant, key j17.Key, k *kept) error {
+	s.erasing.RLock()
+	defer s.erasing.RUnlock()
+	return s.Engine.Adopt(ctx, t, key, &k.base, k.generation)
+}
+
+// restoring is a restoration of a checkpoint.
+type restoring struct {
+	s   *Service
+	t   j17.Tenant
+	row *row
+	// erased tells that there is an aggregate without a kept state of which events were erased.
+	erased bool
+	// done counts the states that were compared, and those that were used.
+	done atomic.Uint64
+}
+
+// restores notes that a restoration is under way, until what it returns is called.
+func (s *Service) restores(r *restoring) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restoring[r] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.restoring, r)
+	}
+}
+
+// restored shows with a checkpoint how far the restoration of it is that is the furthest.
+func (s *Service) restored(t j17.Tenant, c wire.Checkpoint) wire.Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.restoring {
+		if r.t == t && r.row.ID == c.ID && (c.Restoring == nil || r.done.Load() > c.Restoring.Done) {
+			c.Restoring = &wire.CheckpointProgress{Done: r.done.Load(), Total: 2 * c.Aggregates}
+		}
+	}
+	return c
+}
+
+// each passes the states of the checkpoint to use, which may be nil, and compares all of them with its hash.
+func (r *restoring) each(ctx context.Context, use func(j17.Key, *kept) error) error {
+	// All states that are kept, in the order in which they were.
+	sum, n := sha256.New(), uint64(0)
+	page := func(keys []j17.Key) (bool, error) {
+		all, err := r.page(ctx, keys)
+		if err != nil {
+			return false, err
+		}
+		for i, k := range all {
+			if k == nil {
+				continue
+			}
+			hashLine(sum, k.line)
+			n++
+			if use != nil {
+				if err := use(keys[i], k); err != nil {
+					return false, err
+				}
+			}
+			r.done.Add(1)
+		}
+		return true, nil
+	}
+	var err error
+	if r.row.Key != "" {
+		key, _ := j17.ParseKey(r.row.Key) // it was one
+		_, err = page([]j17.Key{key})
+	} else {
+		err = r.s.streams(ctx, r.t, r.row.Types, "", page)
+	}
+
+	// They are those of the checkpoint.
+	switch {
+	case err != nil:
+		return err
+	case n < r.row.Aggregates && r.erased:
+		return outdated("Events of an aggregate that it is of were erased.")
+	case n != r.row.Aggregates:
+		return r.damaged(fmt.Errorf("it has the states of %d aggregates, and should have those of %d", n, r.row.Aggregates))
+	case hex.EncodeToString(sum.Sum(nil)) != r.row.StateHash:
+		return r.damaged(errors.New("its states have another hash than it says"))
+	}
+	return nil
+}
+
+// page returns the kept states of aggregates, nil where there is none.
+func (r *restoring) page(ctx context.Context, keys []j17.Key) ([]*kept, error) {
+	d, err := r.s.Engine.Decider(r.t)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := r.s.Store.Heads(ctx, r.t, keys)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*kept, len(keys))
+	for i, key := range keys {
+		item, err := r.s.Store.Get(ctx, r.t, states, keptKey(key, r.row.ID))
+		if errors.Is(err, store.ErrNotFound) {
+			r.erased = r.erased || heads[i].Generation > 0
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		k, err := readKept(&item)
+		if err != nil {
+			return nil, err
+		}
+		switch program := d.Program(key.Type); {
+		case k.generation != heads[i].Generation:
+			return nil, outdated("Events of an aggregate that it is of were erased.")
+		case program == nil || program.Fingerprint != k.base.Fingerprint:
+			return nil, outdated("The handlers of the type '" + key.Type + "' have changed.")
+		}
+		all[i] = k
+	}
+	return all, nil
+}
+
+func (r *restoring) damaged(err error) error {
+	return &store.CorruptionError{Where: "the checkpoint " + r.row.ID, Err: err}
+}
+
+func outdated(why string) error {
+	return j17.Errorf(j17.CodeCheckpointOutdated, "The checkpoint is not what its aggregates are made of any more: %s Make a new one.", why)
+}
+
+// Spaces lists where states of streams stand. The service is one of the holders of an erasure, and comes before the engine.
+func (s *Service) Spaces() []store.Declared {
+	return []store.Declared{{Space: states, OfStreams: true}}
+}
+
+// Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	// Whoever has looked at the streams before they were rewritten has written by now, and whoever looks later sees that they were.
+	s.erasing.Lock()
+	defer s.erasing.Unlock()
+	for _, key := range e.Keys {
+		held, err := store.HeldBy(ctx, s.Store, t, s.Spaces(), key)
+		if err != nil {
+			return err
+		}
+		sides := make([]store.Side, len(held))
+		for i := range held {
+			sides[i] = store.Side{Op: store.Delete, Space: held[i].Space, Key: held[i].Key, Plain: true}
+		}
+		if len(sides) == 0 {
+			continue
+		}
+		if err := s.Store.WriteFreeing(ctx, t, sides); err != nil {
+			return err
+		}
+	}
+	return nil
+}

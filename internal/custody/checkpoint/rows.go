@@ -1,0 +1,127 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/core/engine"
+	"j17/internal/storage/store"
+)
+
+// list is a list of rows in the order in which they were added, which can be found by their ids too.
+type list[T any] struct {
+	store store.Sides
+	// rows has them under their numbers and ids, ids their keys there.
+	rows, ids store.Space
+}
+
+// numbered is a row with its key.
+type numbered[T any] struct {
+	key string
+	row T
+}
+
+// add returns the writes that add a row at the end. The caller holds the turn until they are written.
+func (l *list[T]) add(ctx context.Context, t j17.Tenant, id string, row *T) ([]store.Side, error) {
+	last, err := l.store.Scan(ctx, t, l.rows, store.Range{Backward: true}, 1)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	number := uint64(1)
+	if len(last) > 0 {
+		text, _, _ := strings.Cut(last[0].Key, "/")
+		n, err := strconv.ParseUint(text, 16, 64)
+		if err != nil {
+			return nil, engine.StorageError(l.damaged(last[0].Key, err))
+		}
+		number = n + 1
+	}
+	raw, err := json.Marshal(row)
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%016x/%s", number, id)
+	return []store.Side{
+		{Op: store.Put, Space: l.rows, Key: key, Value: raw, Cond: store.IfAbsent},
+		{Op: store.Put, Space: l.ids, Key: id, Value: []byte(key), Cond: store.IfAbsent},
+	}, nil
+}
+
+// get returns a row by its id, nil where there is none.
+func (l *list[T]) get(ctx context.Context, t j17.Tenant, id string) (*numbered[T], error) {
+	if id == "" || len(id) > store.MaxNameBytes {
+		return nil, nil //nolint:nilnil // stated
+	}
+	at, err := l.store.Get(ctx, t, l.ids, id)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) {
+		return nil, nil //nolint:nilnil // stated
+	}
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	item, err := l.store.Get(ctx, t, l.rows, string(at.Value))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // it was removed between the two looks
+	}
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	return l.read(&item)
+}
+
+// remove returns the writes that remove a row.
+func (l *list[T]) remove(key string) []store.Side {
+	_, id, _ := strings.Cut(key, "/")
+	return []store.Side{{Op: store.Delete, Space: l.rows, Key: key}, {Op: store.Delete, Space: l.ids, Key: id}}
+}
+
+// page returns up to limit rows behind the first offset ones, the newest first.
+func (l *list[T]) page(ctx context.Context, t j17.Tenant, offset, limit int) ([]T, error) {
+	page := []T{}
+	err := l.each(ctx, t, func(n *numbered[T]) bool {
+		if offset--; offset < 0 {
+			page = append(page, n.row)
+		}
+		return len(page) < limit
+	})
+	return page, err
+}
+
+// each passes the rows to do, the newest first, until it reports false.
+func (l *list[T]) each(ctx context.Context, t j17.Tenant, do func(*numbered[T]) bool) error {
+	const most = 256
+	keys := store.Range{Backward: true}
+	for {
+		items, err := l.store.Scan(ctx, t, l.rows, keys, most)
+		if err != nil {
+			return engine.StorageError(err)
+		}
+		for i := range items {
+			n, err := l.read(&items[i])
+			if err != nil || !do(n) {
+				return err
+			}
+			keys.To = items[i].Key
+		}
+		if len(items) < most {
+			return nil
+		}
+	}
+}
+
+func (l *list[T]) read(item *store.Item) (*numbered[T], error) {
+	n := &numbered[T]{key: item.Key}
+	if err := json.Unmarshal(item.Value, &n.row); err != nil {
+		return nil, engine.StorageError(l.damaged(item.Key, err))
+	}
+	return n, nil
+}
+
+func (l *list[T]) damaged(key string, err error) error {
+	return &store.CorruptionError{Where: "the checkpoint " + string(l.rows) + "/" + key, Err: err}
+}

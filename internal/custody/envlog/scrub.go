@@ -1,0 +1,44 @@
+package envlog
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"j17"
+	"j17/internal/custody/proof"
+	"j17/internal/storage/store"
+)
+
+// TileWidth is how many leaves a tile of the lowest level has.
+const TileWidth = tileWidth
+
+// Tile returns the leaves of tile number n of the lowest level as they are stored; false where it is not stored yet.
+func (s *Service) Tile(ctx context.Context, t j17.Tenant, n uint64) (leaves [][sha256.Size]byte, stored bool, err error) {
+	err = s.with(ctx, t, func(r *tree) error {
+		if n >= r.log.stored {
+			return nil
+		}
+		item, err := s.Store.Get(ctx, t, tileSpace, tileKey(0, n))
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return damage(t, "tile %s is missing", tileKey(0, n))
+		case err != nil:
+			return err
+		case len(item.Value) != tileBytes:
+			return damage(t, "tile %s has %d bytes", tileKey(0, n), len(item.Value))
+		}
+		leaves, stored = proof.Hashes(appendNodes(nil, item.Value)), true
+		return nil
+	})
+	return leaves, stored, err
+}
+
+// Checks tell what is wrong with the items of logs that have checksums of their own; tiles are proved by their tree.
+func Checks() map[store.Space]func(key string, value []byte) error {
+	check := func(key string, value []byte) error {
+		_, err := opened(key, value)
+		return err
+	}
+	return map[store.Space]func(string, []byte) error{positionSpace: check, headSpace: check}
+}

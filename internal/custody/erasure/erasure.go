@@ -1,0 +1,163 @@
+// Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are replaced by
+// markers, whoever keeps anything of them beside the events lets go of it, the old bytes are removed from disk, and what was done is
+// certified. Each step notes what it has done in the commit that does it, so that an execution goes on where it was, wherever a process
+// ends.
+package erasure
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/ident"
+	"j17/internal/core/worker"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Holder is what a package does that keeps data of streams beside their events.
+type Holder interface {
+	// Spaces lists where data of streams may stand, or have stood, for Purge.
+	Spaces() []store.Declared
+	// Erase removes what is kept of streams that were rewritten, on disk and in memory. Nobody gets to see it any more when it
+	// returns. It can be repeated, and may be called for streams of which there is nothing.
+	Erase(ctx context.Context, t j17.Tenant, e Erased) error
+}
+
+// Erased tells which streams were rewritten.
+type Erased struct {
+	// Keys are the streams, each once. There are at most some thousands at a time: those of a larger tombstone come in several calls.
+	Keys []j17.Key
+	// Ends has for each of them up to where it was erased. Without it that is up to Note.
+	Ends []End
+	// Note is a position of the feed: the notes about all of these streams stand up to there.
+	Note j17.StreamID
+	// TombstoneID is the handle of the tombstone, At when its execution began.
+	TombstoneID string
+	At          time.Time
+}
+
+// End is up to where in the feed something goes with the events of a stream that were replaced. What comes later stays, although it may be written
+// before all who keep something of the stream are told.
+type End struct {
+	// Own is the position of the last event that was replaced: with it goes what followed from events of the stream.
+	Own j17.StreamID
+	// Others is where the feed ended when that was about to be done: up to there goes what others have meant for the stream.
+	Others j17.StreamID
+}
+
+// Gone returns the ends of streams by the text of their keys.
+func (e *Erased) Gone() map[string]End {
+	gone := make(map[string]End, len(e.Keys))
+	for i, key := range e.Keys {
+		end := End{e.Note, e.Note}
+		if e.Ends != nil {
+			end = e.Ends[i]
+		}
+		gone[key.String()] = end
+	}
+	return gone
+}
+
+// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that there are no more, and
+// will be none when they are.
+type Replaced struct {
+	Key  j17.Key
+	To   uint64
+	Last bool
+}
+
+// Storage is what the service needs of a store.
+type Storage interface {
+	store.Aggregates
+	store.Feed
+	store.Sides
+	store.Moments
+	store.Erasure
+	Tenants(ctx context.Context) ([]j17.Tenant, error)
+}
+
+// Act is what somebody has done with a tombstone, for the audit log.
+type Act struct {
+	// Action is one of ActionCreate, ActionCancel and ActionExecute.
+	Action string
+	// Tombstone is its handle, Key that of its aggregate.
+	Tombstone, Key string
+	// Forced tells that it is executed before its time.
+	Forced bool
+	// By is who has done it, as Options.By has put it; "" where that is who acts in the context.
+	By string
+}
+
+// Options configures a service.
+type Options struct {
+	Store  Storage
+	Clock  clock.Clock
+	Worker *worker.Kit
+	Logger *slog.Logger
+	// Resolve returns the key of the aggregate that somebody means by an id or a name.
+	Resolve func(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, error)
+	// Spec returns what is deployed to an environment, nil for nothing; Restoring reports whether that is still to be restored.
+	Spec      func(j17.Tenant) *spec.Compiled
+	Restoring func(j17.Tenant) bool
+	// Root keeps what the log of an environment is now, and returns its root and size.
+	Root func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error)
+	// Sign signs a text by the keys of the log.
+	Sign func(ctx context.Context, t j17.Tenant, text string) (note string, err error)
+	// By returns who acts in a context, and Record adds to the audit log what was done.
+	By     func(ctx context.Context) string
+	Record func(ctx context.Context, t j17.Tenant, a *Act) error
+	// Beside returns writes that belong into the commit that replaces events of streams, and what they were decided by: so that what is found by
+	// these, and shown beside them, is not seen any more when they are not. Where one of the fences or conditions does not hold it is asked again. nil
+	// where there is nothing of that kind. A holder does the same later: where Beside fails, that is enough.
+	Beside func(ctx context.Context, t j17.Tenant, of []Replaced) ([]store.Side, []store.Fence, error)
+	// Holders are all who keep data of streams.
+	Holders []Holder
+	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.
+	Gone func(t j17.Tenant, keys []j17.Key)
+	// Completed is told when a tombstone is completed: from then on nothing of what was erased is needed in memory. nil where nobody asks.
+	Completed func()
+}
+
+// Service erases. It is safe for concurrent use.
+type Service struct {
+	o     Options
+	mint  *ident.Minter
+	queue *worker.Queue
+	// part is how many events are rewritten in one commit.
+	part uint64
+	// kept is how many streams are rewritten before all who keep something of them are told.
+	kept uint64
+	// purged is of how many streams old bytes are removed at a time, with some more.
+	purged int
+}
+
+const tombstonePrefix = ident.TombstonePrefix
+
+// New returns a service. Run must be called for tombstones to be executed.
+func New(o Options) *Service {
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), part: maxRewritten, kept: releasedAtOnce, purged: purgedAtOnce}
+	s.queue = o.Worker.Queue(worker.Work{
+		Name: "erasures", Store: o.Store, Space: executions, DoAll: s.executeAll, Batch: together, Lease: lease, AtOnce: atOnce,
+		Freeing: true, // what waits for room is seen to wait, and goes on when there is some
+	})
+	return s
+}
+
+// Queue is that of the tombstones that are being executed.
+func (s *Service) Queue() *worker.Queue { return s.queue }
+
+// Run executes tombstones until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	return s.queue.Run(ctx)
+}
+
+// record adds to the audit log what was done, which stays done if that fails.
+func (s *Service) record(ctx context.Context, t j17.Tenant, a *Act) {
+	if err := s.o.Record(context.WithoutCancel(ctx), t, a); err != nil {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "what was done with a tombstone could not be added to the audit log",
+			slog.String("action", a.Action), slog.String("tombstone", a.Tombstone), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,321 @@
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"j17"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+const (
+	// lease is how long one try may take: what it has done by then stays done.
+	lease = 10 * time.Minute
+	// atOnce is of how many environments tombstones are executed at once; of one environment it is one after the other.
+	atOnce = 4
+	// together is how many tombstones of an environment are carried on in one try.
+	together = 32
+	// stepsPerTry is how many steps a try takes of a tombstone before others of the environment, and the lease, have their turn.
+	stepsPerTry = 64
+	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
+	streamsAtOnce = 64
+	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written anew that hold something of them, which
+	// have hundreds of thousands of short streams. Tombstones that have fewer do it together.
+	purgedAtOnce = 1 << 16
+	// readAtOnce is how many of them are read at a time.
+	readAtOnce = 1000
+	// releasedAtOnce is how many streams are rewritten before those who keep something of them let go of it. Some of these go through all
+	// that they have each time, however few streams it is about.
+	releasedAtOnce = 2048
+)
+
+// execution is a tombstone that is being executed. What it writes holds only as long as its claim does, so that of two processes one goes
+// on.
+type execution struct {
+	*Service
+	tenant j17.Tenant
+	row    *row
+	claim  *worker.Claim
+	// steps is how many were taken in this try.
+	steps int
+}
+
+// executeAll goes on with tombstones of an environment. Each step can be repeated, and notes what it has done with it.
+func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []error {
+	// Each until only old bytes are left of what it erases.
+	all, errs, begun := make([]*execution, len(claims)), make([]error, len(claims)), s.o.Clock.Now()
+	for i, c := range claims {
+		if s.o.Clock.Now().Sub(begun) > lease/2 {
+			errs[i] = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(nil, s.o.Clock.Now())}) // the lease is for the others
+			continue
+		}
+		if all[i], errs[i] = s.take(ctx, c); all[i] != nil {
+			errs[i] = all[i].goOn(ctx, purging)
+		}
+	}
+
+	// These go together.
+	var some []*execution
+	streams := uint64(0)
+	for i, x := range all {
+		if errs[i] == nil && x != nil && x.row.Phase == purging && x.row.Cursor == "" && streams+x.row.Streams <= uint64(s.purged) {
+			some, streams = append(some, x), streams+x.row.Streams
+		}
+	}
+	failed := s.purgeTogether(ctx, some)
+
+	// And each to its end.
+	for i, x := range all {
+		if errs[i] != nil || x == nil {
+			continue
+		}
+		if errs[i] = failed[x]; errs[i] == nil {
+			errs[i] = x.goOn(ctx, "")
+		}
+		if errs[i] == nil && x.row.Status != Completed {
+			errs[i] = s.o.Store.Write(ctx, x.tenant, []store.Side{x.claim.Replace(nil, s.o.Clock.Now())})
+		}
+	}
+	return errs
+}
+
+// take returns the execution that a claim is about, nil where there is nothing to be done any more.
+func (s *Service) take(ctx context.Context, c *worker.Claim) (*execution, error) {
+	r, err := s.load(ctx, c.Tenant, c.Key)
+	if j17.CodeOf(err) == j17.CodeNotFound || err == nil && r.Status != Executing {
+		return nil, s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &execution{Service: s, tenant: c.Tenant, row: r, claim: c}, nil
+}
+
+// goOn takes steps, until the next one is that of a phase, it is completed, or others have their turn.
+func (x *execution) goOn(ctx context.Context, until phase) error {
+	for ; x.steps < stepsPerTry && x.row.Status != Completed && x.row.Phase != until; x.steps++ {
+		doing := x.row.Phase
+		if err := x.step(ctx); err != nil {
+			return fmt.Errorf("in the phase %s: %w", doing, err)
+		}
+	}
+	return nil
+}
+
+// errNoSpec tells that it is not known yet what the spec of the environment says.
+var errNoSpec = errors.New("the spec of the environment is still to be restored")
+
+// step does the next part of the work.
+func (x *execution) step(ctx context.Context) error {
+	switch x.row.Phase {
+	case rooting:
+		return x.begin(ctx)
+	case finding:
+		if x.restoring(x.tenant) {
+			return errNoSpec // which says what goes along
+		}
+		return x.find(ctx)
+	case rewriting:
+		return x.rewriteSome(ctx)
+	case purging:
+		return x.purgeSome(ctx)
+	case certifying:
+		return x.complete(ctx)
+	default:
+		return damaged(x.row.id, fmt.Errorf("it has the phase %q", x.row.Phase))
+	}
+}
+
+// save stores how far the execution is, together with other writes.
+func (x *execution) save(ctx context.Context, sides ...store.Side) error {
+	return x.o.Store.Write(ctx, x.tenant, append(sides, x.put()), x.claim.Fence())
+}
+
+func (x *execution) put() store.Side {
+	return store.Side{Op: store.Put, Space: rows, Key: x.row.id, Value: x.row.value()}
+}
+
+// begin makes the audit log tell of the execution, and notes what the environment's log is before it.
+func (x *execution) begin(ctx context.Context) error {
+	r := x.row
+	if r.By != "" {
+		act := &Act{Action: ActionExecute, Tombstone: r.id, Key: r.Key, Forced: r.Forced, By: r.By}
+		if err := x.o.Record(ctx, x.tenant, act); err != nil {
+			return err
+		}
+		r.By = ""
+		if err := x.save(ctx); err != nil {
+			return err
+		}
+	}
+	root, size, err := x.o.Root(ctx, x.tenant)
+	if err != nil {
+		return err
+	}
+	r.Root, r.Size, r.StartedAt, r.Phase = hash(root).String(), size, x.o.Clock.Now().UTC().Truncate(time.Second), finding
+	return x.save(ctx)
+}
+
+// rewriteSome rewrites the next streams, and lets all who keep something of them let go of it when there are enough of these.
+func (x *execution) rewriteSome(ctx context.Context) error {
+	// What another try has begun to tell of comes before more.
+	r, last := x.row, false
+	if r.Note == "" {
+		some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
+		if err != nil {
+			return err
+		}
+		if err := x.rewrite(ctx, some); err != nil {
+			return err
+		}
+		for _, e := range some {
+			r.Done++
+			r.Events += e.Events
+			r.Cursor = e.key.String()
+		}
+		last = len(some) < streamsAtOnce
+	}
+
+	if kept := r.Done - r.Released; r.Note != "" || kept > 0 && (last || kept >= x.kept) {
+		if err := x.release(ctx); err != nil {
+			return err
+		}
+	}
+	if last {
+		r.Phase, r.Cursor, r.Done, r.Released, r.ReleasedTo = purging, "", 0, 0, ""
+	}
+	return x.save(ctx)
+}
+
+// release makes all who keep something of the streams that were rewritten since the last time let go of it. Another try tells them of the
+// same streams and position: what they have noted under it is not noted again under a later one.
+func (x *execution) release(ctx context.Context) error {
+	r := x.row
+	if r.Note == "" {
+		present, err := x.present(ctx)
+		if err != nil {
+			return err
+		}
+		r.Note = present.String()
+		if err := x.save(ctx); err != nil {
+			return err
+		}
+	}
+	note, err := j17.ParseStreamID(r.Note)
+	if err != nil {
+		return damaged(r.id, err)
+	}
+
+	gone := Erased{Note: note, TombstoneID: r.id, At: r.StartedAt}
+	some, err := x.entries(ctx, x.tenant, r.id, r.ReleasedTo, int(r.Done-r.Released))
+	if err != nil {
+		return err
+	}
+	for _, e := range some {
+		end, err := e.end(note)
+		if err != nil {
+			return damaged(r.id, err)
+		}
+		gone.Keys, gone.Ends = append(gone.Keys, e.key), append(gone.Ends, end)
+	}
+	for _, h := range x.o.Holders {
+		if err := h.Erase(ctx, x.tenant, gone); err != nil {
+			return err
+		}
+	}
+	if x.o.Gone != nil {
+		x.o.Gone(x.tenant, gone.Keys)
+	}
+	r.Note, r.Released, r.ReleasedTo = "", r.Done, r.Cursor
+	return nil
+}
+
+// spaces returns where holders may have data of streams: under the streams' own keys, and in an order that does not tell streams apart.
+func (s *Service) spaces() (ofStreams, whole []store.Declared) {
+	for _, h := range s.o.Holders {
+		for _, d := range h.Spaces() {
+			if d.Whole {
+				whole = append(whole, d)
+			} else {
+				ofStreams = append(ofStreams, d)
+			}
+		}
+	}
+	return ofStreams, whole
+}
+
+// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written anew as a whole, however few streams it is about.
+// It returns what has failed, of one of them or of all.
+func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
+	failed = map[*execution]error{}
+	var keys []j17.Key
+	for _, x := range some {
+		more, _, err := x.keys(ctx, "", math.MaxInt)
+		if err != nil {
+			failed[x] = fmt.Errorf("in the phase %s: %w", purging, err)
+		}
+		keys = append(keys, more...)
+	}
+	if len(failed) == len(some) {
+		return failed
+	}
+	ofStreams, whole := s.spaces()
+	purged := s.o.Store.Purge(ctx, some[0].tenant, keys, append(ofStreams, whole...), nil)
+	for _, x := range some {
+		if failed[x] != nil {
+			continue
+		}
+		err := purged
+		if err == nil {
+			x.row.Done, x.row.Phase = x.row.Streams, certifying
+			err = x.save(ctx)
+		}
+		if err != nil {
+			failed[x] = fmt.Errorf("in the phase %s: %w", purging, err)
+		}
+	}
+	return failed
+}
+
+// purgeSome removes from disk what the next streams have lost, and at last what stood in spaces that do not tell streams apart.
+func (x *execution) purgeSome(ctx context.Context) error {
+	r := x.row
+	spaces, whole := x.spaces()
+	keys, last, err := x.keys(ctx, r.Cursor, x.purged)
+	if err != nil {
+		return err
+	}
+	if last {
+		spaces = append(spaces, whole...)
+	}
+	if err := x.o.Store.Purge(ctx, x.tenant, keys, spaces, nil); err != nil {
+		return err
+	}
+	r.Done += uint64(len(keys))
+	if last {
+		r.Phase, r.Cursor = certifying, ""
+	} else {
+		r.Cursor = keys[len(keys)-1].String()
+	}
+	return x.save(ctx)
+}
+
+// keys returns the streams of the tombstone behind one of them: a number of them or some more, or all that are left, which is last then.
+func (x *execution) keys(ctx context.Context, after string, enough int) (keys []j17.Key, last bool, err error) {
+	for !last && len(keys) < enough {
+		some, err := x.entries(ctx, x.tenant, x.row.id, after, readAtOnce)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, e := range some {
+			keys = append(keys, e.key)
+			after = e.key.String()
+		}
+		last = len(some) < readAtOnce
+	}
+	return keys, last, nil
+}

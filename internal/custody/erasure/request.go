@@ -1,0 +1,388 @@
+package erasure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+const (
+	// leastGrace is how long every tombstone can be cancelled at the least.
+	leastGrace = 72 * time.Hour
+	// mostGraceDays bounds how long it may be.
+	mostGraceDays = 3650
+	// maxText bounds the texts of a request, in bytes.
+	maxText = 1000
+)
+
+// Actions of the audit log.
+const (
+	ActionCreate  = "tombstone.create"
+	ActionCancel  = "tombstone.cancel"
+	ActionExecute = "tombstone.execute"
+)
+
+// Create asks for the erasure of an aggregate, by its id or by a name. It is CodeAggregateNotFound where that has no events, and
+// CodeConflict while there is another tombstone of it that was not cancelled.
+func (s *Service) Create(ctx context.Context, t j17.Tenant, aggregateType, id string, ask wire.NewTombstone) (wire.Tombstone, error) {
+	if err := check(&ask); err != nil {
+		return wire.Tombstone{}, err
+	}
+	key, head, err := s.find(ctx, t, aggregateType, id)
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	holds, err := s.vacant(ctx, t, key, head, ask.Again)
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+
+	// The tombstone.
+	now := s.o.Clock.Now().UTC().Truncate(time.Millisecond)
+	grace := leastGrace
+	if ask.GracePeriodDays != nil {
+		grace = max(grace, time.Duration(*ask.GracePeriodDays)*24*time.Hour)
+	}
+	r := &row{
+		id: s.mint.Handle(tombstonePrefix), Key: key.String(), Status: Pending, LegalBasis: ask.LegalBasis, RequestID: ask.RequestID,
+		RequestedBy: ask.RequestedBy, CreatedAt: now, ExecutableAt: now.Add(grace), Before: string(holds.Value),
+	}
+	holds.Value = []byte(r.id)
+	sides := append(r.list(), holds, store.Side{Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfAbsent})
+
+	// Of two that are asked for at once one is the second.
+	err = s.o.Store.Write(ctx, t, sides)
+	if _, lost := errors.AsType[*store.SideConflict](err); lost {
+		if _, err = s.vacant(ctx, t, key, head, ask.Again); err == nil {
+			err = j17.Errorf(j17.CodeConflict, "The tombstones of %s have changed meanwhile. Nothing was stored. Try again.", key)
+		}
+	}
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	s.record(ctx, t, &Act{Action: ActionCreate, Tombstone: r.id, Key: r.Key})
+	return s.shown(ctx, t, r)
+}
+
+// check checks what a request says.
+func check(ask *wire.NewTombstone) error {
+	wrong := func(path, says string) error {
+		return j17.Errorf(j17.CodeInvalidField, "'%s' must be %s", path, says).At(path)
+	}
+	for path, text := range map[string]*string{"legal_basis": ask.LegalBasis, "request_id": ask.RequestID} {
+		if text != nil && len(*text) > maxText {
+			return wrong(path, "a text of at most 1000 bytes")
+		}
+	}
+	if days := ask.GracePeriodDays; days != nil && (*days < 0 || *days > mostGraceDays) {
+		return wrong("grace_period_days", "a whole number of days from 0 to 3650; less than 3 count as 3")
+	}
+	by := bytes.TrimSpace(ask.RequestedBy)
+	switch {
+	case len(by) == 0 || bytes.Equal(by, []byte("null")):
+		ask.RequestedBy = nil
+	case by[0] != '{':
+		return wrong("requested_by", `an object that says who has asked, such as {"type":"operator","id":"dpo@example.com"}`)
+	default:
+		var compact bytes.Buffer
+		if json.Compact(&compact, by) != nil || compact.Len() > maxText {
+			return wrong("requested_by", "an object of at most 1000 bytes")
+		}
+		ask.RequestedBy = compact.Bytes()
+	}
+	return nil
+}
+
+// find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still has its type or not:
+// what a spec does not know any more can be erased all the same.
+func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
+	if s.restoring(t) {
+		return j17.Key{}, store.Head{}, j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.")
+	}
+	key, unknown := s.o.Resolve(ctx, t, aggregateType, id)
+	code := j17.CodeOf(unknown)
+	switch {
+	case code == j17.CodeUnknownType, code == j17.CodeNoSpec, code == j17.CodeInvalidIdentifier:
+		key = j17.Key{Type: aggregateType, ID: id}
+		if store.ValidKey(key) != nil {
+			return key, store.Head{}, unknown
+		}
+	case unknown != nil:
+		return key, store.Head{}, unknown
+	default:
+		unknown = j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: %s has no events that could be erased.", key)
+	}
+	heads, err := s.o.Store.Heads(ctx, t, []j17.Key{key})
+	if err != nil {
+		return key, store.Head{}, err
+	}
+	if heads[0].Length == 0 {
+		return key, store.Head{}, unknown
+	}
+	return key, heads[0], nil
+}
+
+// restoring reports whether it is not known yet what the spec of an environment says.
+func (s *Service) restoring(t j17.Tenant) bool { return s.o.Restoring != nil && s.o.Restoring(t) }
+
+// conflictDetails tell which tombstone is in the way.
+type conflictDetails struct {
+	TombstoneID string `json:"tombstone_id"`
+	Status      Status `json:"status"`
+}
+
+// vacant returns the write by which a new tombstone takes its aggregate, with the completed one that it follows, if any, for its value;
+// CodeConflict where another one has it.
+func (s *Service) vacant(ctx context.Context, t j17.Tenant, key j17.Key, head store.Head, again bool) (store.Side, error) {
+	take := store.Side{Op: store.Put, Space: aggregates, Key: key.String(), Cond: store.IfAbsent}
+	item, err := s.o.Store.Get(ctx, t, aggregates, key.String())
+	if errors.Is(err, store.ErrNotFound) {
+		return take, nil
+	}
+	if err != nil {
+		return take, err
+	}
+	last, err := s.load(ctx, t, string(item.Value))
+	if err != nil {
+		return take, err
+	}
+
+	// A completed one may be followed by another where there is something new to erase.
+	taken := j17.Errorf(j17.CodeConflict, "There is a tombstone of %s already: %s, which is %s.", key, last.id, last.Status)
+	taken.Details = conflictDetails{last.id, last.Status}
+	if last.Status != Completed {
+		return take, taken
+	}
+	done, err := s.o.Store.Get(ctx, t, reached, reachedKey(last.id, key))
+	if err != nil {
+		return take, err
+	}
+	e, err := readEntry(&done)
+	switch {
+	case err != nil:
+		return take, err
+	case head.Length <= e.Events:
+		taken.Message += " Nothing has been written to the aggregate since."
+		return take, taken
+	case !again:
+		taken.Message += ` Events have been written to the aggregate since; to erase these too, ask with "again": true.`
+		return take, taken
+	}
+	take.Cond, take.Rev, take.Value = store.IfRev, item.Rev, item.Value
+	return take, nil
+}
+
+// Cancel cancels a tombstone that is pending; for others it is CodeConflict. The completed one that it has followed is the last one of its
+// aggregate again.
+func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
+	r, err := s.load(ctx, t, id)
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	if r.Status != Pending {
+		return wire.Tombstone{}, s.not(r, "cancelled")
+	}
+	leave := store.Side{Op: store.Delete, Space: aggregates, Key: r.Key}
+	if r.Before != "" {
+		leave.Op, leave.Value = store.Put, []byte(r.Before)
+	}
+	sides := append(r.become(Cancelled), r.replace(), leave)
+	err = s.o.Store.Write(ctx, t, sides)
+	if _, lost := errors.AsType[*store.SideConflict](err); lost {
+		return s.Cancel(ctx, t, id) // which finds what it has become
+	}
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	s.record(ctx, t, &Act{Action: ActionCancel, Tombstone: r.id, Key: r.Key})
+	return s.shown(ctx, t, r)
+}
+
+// replace writes a tombstone, unless it has changed since it was read.
+func (r *row) replace() store.Side {
+	return store.Side{Op: store.Put, Space: rows, Key: r.id, Value: r.value(), Cond: store.IfRev, Rev: r.rev}
+}
+
+// not is the error of what the status of a tombstone does not allow.
+func (s *Service) not(r *row, verb string) error {
+	err := j17.Errorf(j17.CodeConflict, "The tombstone %s is %s; it cannot be %s any more.", r.id, r.Status, verb)
+	err.Details = conflictDetails{r.id, r.Status}
+	return err
+}
+
+// graceDetails tell when a tombstone can be executed.
+type graceDetails struct {
+	ExecutableAt time.Time `json:"executable_at"`
+}
+
+// Execute lets the execution of a tombstone begin, which goes on in the background. Before its time it is CodeGracePeriod, unless it is
+// forced. One that is being executed already goes on at once if its last try has failed. For others than these it is CodeConflict.
+func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bool) (wire.Tombstone, error) {
+	r, err := s.load(ctx, t, id)
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	now := s.o.Clock.Now().UTC().Truncate(time.Millisecond)
+	early := now.Before(r.ExecutableAt)
+	switch {
+	case r.Status == Executing:
+		if err := s.again(ctx, t, r, now); err != nil {
+			return wire.Tombstone{}, err
+		}
+		return s.shown(ctx, t, r)
+	case r.Status != Pending:
+		return wire.Tombstone{}, s.not(r, "executed")
+	case early && !force:
+		err := j17.Errorf(j17.CodeGracePeriod, "The tombstone %s can be executed from %s on; until then it can be cancelled. Wait, or force it.", r.id, r.ExecutableAt.Format(time.RFC3339Nano))
+		err.Details = graceDetails{r.ExecutableAt}
+		return wire.Tombstone{}, err
+	}
+
+	// From here on it cannot be cancelled. Who has asked stands with it until the audit log has that.
+	r.Forced, r.Phase, r.By = early, rooting, s.o.By(ctx)
+	sides := append(r.become(Executing), r.replace(), store.Side{Op: store.Put, Space: executions, Key: r.id, Due: now})
+	err = s.o.Store.Write(ctx, t, sides)
+	if _, lost := errors.AsType[*store.SideConflict](err); lost {
+		return s.Execute(ctx, t, id, force) // which finds what it has become
+	}
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	if r.Forced {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "the execution of a tombstone was forced before its time", slog.String("tenant", string(t)),
+			slog.String("tombstone", r.id), slog.Time("executable_at", r.ExecutableAt))
+	}
+	return s.shown(ctx, t, r)
+}
+
+// again makes an execution due whose last try has failed.
+func (s *Service) again(ctx context.Context, t j17.Tenant, r *row, now time.Time) error {
+	item, err := s.o.Store.Get(ctx, t, executions, r.id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // it has just been completed
+	}
+	if err != nil {
+		return err
+	}
+	failed, _, err := worker.ReadAttempts(item.Value)
+	if err != nil {
+		return damaged(r.id, err)
+	}
+	if failed.Failed == 0 || !item.Due.After(now) {
+		return nil
+	}
+	err = s.o.Store.Write(ctx, t, []store.Side{{
+		Op: store.Put, Space: executions, Key: r.id, Value: item.Value, Due: now, Cond: store.IfRev, Rev: item.Rev,
+	}})
+	if _, lost := errors.AsType[*store.SideConflict](err); lost {
+		return nil // it goes on already
+	}
+	return err
+}
+
+// Get returns a tombstone; CodeNotFound where there is none.
+func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (wire.Tombstone, error) {
+	r, err := s.load(ctx, t, id)
+	if err != nil {
+		return wire.Tombstone{}, err
+	}
+	return s.shown(ctx, t, r)
+}
+
+// maxPage bounds the streams that a page of a list shows, over all of its tombstones.
+const maxPage = 20_000
+
+// List returns up to limit tombstones of a status, "" for any, the newest first and without the first offset ones. next is the offset of the
+// page behind it, 0 where there is none. A page ends early rather than become very large.
+func (s *Service) List(ctx context.Context, t j17.Tenant, of Status, offset, limit int) (page []wire.Tombstone, next int, err error) {
+	if of == "" {
+		of = allOf
+	}
+	keys := store.Prefix(string(of) + "/")
+	keys.Backward = true
+
+	// Pass over those before the page.
+	for left := offset; left > 0; {
+		items, err := s.o.Store.Scan(ctx, t, lists, keys, min(left, skippedAtOnce))
+		if err != nil || len(items) < min(left, skippedAtOnce) {
+			return nil, 0, err
+		}
+		left -= len(items)
+		keys.To = items[len(items)-1].Key
+	}
+
+	// The page.
+	items, err := s.o.Store.Scan(ctx, t, lists, keys, limit+1)
+	if err != nil {
+		return nil, 0, err
+	}
+	streams := 0
+	for n, item := range items {
+		if n == limit || streams >= maxPage {
+			return page, offset + n, nil
+		}
+		r, err := s.load(ctx, t, item.Key[strings.LastIndexByte(item.Key, '/')+1:])
+		if err != nil {
+			return nil, 0, err
+		}
+		if of != allOf && r.Status != of {
+			continue // it has become another one meanwhile
+		}
+		shown, err := s.shown(ctx, t, r)
+		if err != nil {
+			return nil, 0, err
+		}
+		page = append(page, shown)
+		streams += len(shown.AffectedStreams)
+	}
+	return page, 0, nil
+}
+
+// skippedAtOnce is how many tombstones are passed over at a time.
+const skippedAtOnce = 1000
+
+// Streams returns up to limit streams that a tombstone has rewritten, in the order of their keys, after the key start. next is the start of
+// the page behind it, "" where there is none.
+func (s *Service) Streams(ctx context.Context, t j17.Tenant, id, start string, limit int) (page []wire.AffectedStream, next string, err error) {
+	r, err := s.load(ctx, t, id)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := s.entries(ctx, t, r.id, start, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, e := range all {
+		if i == limit {
+			return page, all[i-1].key.String(), nil
+		}
+		if e.Done {
+			page = append(page, e.shown())
+		}
+	}
+	return page, "", nil
+}
+
+// Certificate returns the certificate of a tombstone, a signed note; CodeConflict where it is not completed.
+func (s *Service) Certificate(ctx context.Context, t j17.Tenant, id string) (string, error) {
+	r, err := s.load(ctx, t, id)
+	if err != nil {
+		return "", err
+	}
+	if r.Status != Completed {
+		err := j17.Errorf(j17.CodeConflict, "The tombstone %s is %s. There is a certificate when it is completed.", r.id, r.Status)
+		err.Details = conflictDetails{r.id, r.Status}
+		return "", err
+	}
+	item, err := s.o.Store.Get(ctx, t, certificates, r.id)
+	return string(item.Value), err
+}

@@ -1,0 +1,489 @@
+package loading
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"math"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/base/value"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/storage/store"
+)
+
+// Log signs what the log of an environment comes to.
+type Log interface {
+	// CheckpointAt returns the signed checkpoint of the events up to a position, and the verifier key of who signs it.
+	CheckpointAt(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (note, vkey string, err error)
+}
+
+// Exported is a stored event as an export shows it. It is valid until the next step.
+type Exported struct {
+	*j17.Event
+	// Names is what the aggregate is called, with the first event of an aggregate only.
+	j17.Names
+	// Chain is the hash of the aggregate's chain up to the event, over the bytes that its events have now.
+	Chain [32]byte
+}
+
+// AppendLine appends the line of an export: the canonical bytes of the event, and behind its own members what is known of it.
+func (e *Exported) AppendLine(dst []byte) []byte {
+	dst = append(dst, e.Raw[:len(e.Raw)-1]...)
+	if e.Handle != "" {
+		dst = value.AppendString(append(dst, `,"handle":`...), e.Handle)
+	}
+	if e.PublicID != "" {
+		dst = value.AppendString(append(dst, `,"public_id":`...), e.PublicID)
+	}
+	dst = append(dst, `,"chain":"`...)
+	dst = hex.AppendEncode(dst, e.Chain[:])
+	if e.Kept != nil {
+		dst = append(dst, `","leaf":"`...)
+		dst = hex.AppendEncode(dst, e.Kept)
+	}
+	return append(dst, `"}`...)
+}
+
+// Export is the events of a tenant up to the last one that there was when it began.
+type Export struct {
+	// Events is how many there were in all when it began; the export has fewer where it is of one type, or begins later.
+	Events uint64
+	// UpTo is the position of the last event that there was.
+	UpTo j17.StreamID
+
+	l      *Loader
+	t      j17.Tenant
+	d      *decider.Decider
+	typ    string
+	from   j17.StreamID
+	write  func(dst []byte, e *Exported) []byte
+	chains chains
+	// sent is the position of the last event that was handed out, noted how far the feed was looked at for notes of erasures.
+	sent, noted j17.StreamID
+	found       uint64
+	// rewrites is how many erasures there had been when it was asked last whether they concern the export.
+	rewrites uint64
+}
+
+// Export begins an export of the events that stand after a position, of one aggregate type or, for "", of all. write appends what stands
+// for an event.
+func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID, write func(dst []byte, e *Exported) []byte) (*Export, error) {
+	d, err := l.Engine.Decider(t)
+	if err != nil {
+		return nil, err
+	}
+	rewrites := l.Store.Rewrites()
+	extent, err := l.Store.Extent(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	return &Export{
+		Events: extent.Events, UpTo: extent.Last,
+		l: l, t: t, d: d, typ: aggregateType, from: after, write: write, sent: after, noted: extent.Last, rewrites: rewrites,
+	}, nil
+}
+
+// Memory is about what the export takes, in bytes: what is read and made ahead, and what it remembers of aggregates.
+func (x *Export) Memory() int64 {
+	return mostReads*readBytes + mostPieces*lineBytes + int64(chainRows(x.Events))*rowBytes
+}
+
+// Whole reports whether the export has all events of the tenant.
+func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
+
+// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of who signs it; "" where
+// nobody does, or there is nothing to sign.
+func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
+	if x.l.Log == nil || x.UpTo.IsZero() {
+		return "", "", nil
+	}
+	note, vkey, err = x.l.Log.CheckpointAt(ctx, x.t, x.UpTo)
+	return note, vkey, engine.StorageError(err)
+}
+
+const (
+	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
+	pieceBytes = 256 << 10
+	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read: who reads, who hashes and who
+	// sends work beside each other.
+	piecesAhead = 2
+	readAhead   = 2
+	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, whoever makes and whoever takes them has one.
+	mostReads  = readAhead + 2
+	mostPieces = piecesAhead + 2
+	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for the event that does not
+	// go into the first one, and what leads to each; a line is longer than its event.
+	readBytes = 2*pieceBytes + pieceBytes/2
+	lineBytes = 2 * pieceBytes
+)
+
+// Piece is some events of an export that follow each other.
+type Piece struct {
+	Bytes []byte
+	// Last is the position up to which the export has everything with this piece.
+	Last j17.StreamID
+
+	origin
+}
+
+// read is events that a piece is made of. They are copies.
+type read struct {
+	events []j17.Event
+	raw    []byte
+	last   j17.StreamID
+
+	origin
+}
+
+// origin is what is known of the events of a piece.
+type origin struct {
+	found uint64
+	// rewrites is how often events had been rewritten before the first of these was read.
+	rewrites uint64
+	err      error
+}
+
+// add copies an event. What was copied before stays where it is.
+func (r *read) add(e *j17.Event) {
+	if cap(r.raw)-len(r.raw) < len(e.Raw) {
+		r.raw = make([]byte, 0, max(len(e.Raw), pieceBytes))
+	}
+	r.events = append(r.events, j17.Event{})
+	r.raw = e.CopyTo(&r.events[len(r.events)-1], r.raw)
+}
+
+// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While whoever
+// takes them is busy with one, nothing of the store is held but copies of the next ones, and these are made anew where events of theirs
+// are erased meanwhile. It ends with an error where events that were handed out already are erased (their chain would be that of no
+// moment), and where an export of the whole tenant has not found as many events as the store says there were.
+func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
+	return func(yield func(*Piece, error) bool) {
+		x.chains = newChains(chainRows(x.Events))
+		for again := true; again; {
+			var err error
+			if again, err = x.run(ctx, func(p *Piece) bool { return yield(p, nil) }); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// run makes pieces from where the export is, and hands them out. It reports whether it has to be called again, because of an erasure.
+func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	copied, ready := make(chan *read, readAhead), make(chan *Piece, piecesAhead)
+	freeReads, free := make(chan *read, mostReads), make(chan *Piece, mostPieces)
+	for range cap(freeReads) {
+		freeReads <- &read{}
+	}
+	for range cap(free) {
+		free <- &Piece{}
+	}
+	var making panics.Parts
+	making.Go(func() {
+		defer close(copied)
+		x.read(ctx, copied, freeReads)
+	})
+	making.Go(func() {
+		defer close(ready)
+		x.make(ctx, copied, freeReads, ready, free)
+	})
+	defer making.Wait()
+	defer stop()
+
+	for p := range ready {
+		if p.err != nil {
+			return false, engine.StorageError(p.err)
+		}
+		// What was made before an erasure may have what is erased, and what is made after it has to go with what was handed out.
+		if now := x.l.Store.Rewrites(); now != p.rewrites || now != x.rewrites {
+			x.rewrites = now
+			keys, err := x.erased(ctx)
+			if err != nil {
+				return false, err
+			}
+			if len(keys) > 0 {
+				stop()
+				making.Wait()
+				for _, key := range keys {
+					x.chains.forget(key)
+				}
+				return true, nil
+			}
+		}
+		x.sent, x.found = p.Last, x.found+p.found
+		if !yield(p) {
+			return false, nil
+		}
+		free <- p
+	}
+	return false, x.complete(ctx)
+}
+
+// next takes something that is free; false where the context ends before.
+func next[T any](ctx context.Context, free <-chan T) (one T, ok bool) {
+	select {
+	case one = <-free:
+		return one, true
+	case <-ctx.Done():
+		return one, false
+	}
+}
+
+// pass hands something on, unless the context ends before.
+func pass[T any](ctx context.Context, to chan<- T, one T) bool {
+	select {
+	case to <- one:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// read reads events from where the export is, as far as there is room for them.
+func (x *Export) read(ctx context.Context, copied chan<- *read, free <-chan *read) {
+	begin := func() *read {
+		r, ok := next(ctx, free)
+		if !ok {
+			return nil
+		}
+		*r = read{events: r.events[:0], raw: r.raw[:0], origin: origin{rewrites: x.l.Store.Rewrites()}}
+		return r
+	}
+	r := begin()
+	if r == nil {
+		return
+	}
+
+	// One page of the feed after the other: those of who reads on are large. What comes behind the end is not read, but for one event, so that
+	// one too many is seen.
+	size := 0
+	for ev, err := range x.l.Store.ReadFeed(ctx, x.t, x.sent, int(x.Events-x.found)+1) {
+		if err != nil {
+			r.err = err
+			break
+		}
+		if ev.StreamID.Compare(x.UpTo) > 0 {
+			break
+		}
+		r.last, r.found = ev.StreamID, r.found+1
+		if x.typ == "" || ev.Key.Type == x.typ {
+			r.add(ev)
+			size += len(ev.Raw)
+		}
+		if size < pieceBytes {
+			continue
+		}
+		if !pass(ctx, copied, r) {
+			return
+		}
+		if r, size = begin(), 0; r == nil {
+			return
+		}
+	}
+	if r.found > 0 || r.err != nil {
+		_ = pass(ctx, copied, r) // either way that is the end
+	}
+}
+
+// make makes pieces of what was read, which is free then.
+func (x *Export) make(ctx context.Context, copied <-chan *read, freeReads chan<- *read, ready chan<- *Piece, free <-chan *Piece) {
+	for r := range copied {
+		p, ok := next(ctx, free)
+		if !ok {
+			return
+		}
+		*p = Piece{Bytes: p.Bytes[:0], Last: r.last, origin: r.origin}
+		e := Exported{}
+		for i := range r.events {
+			e.Event = &r.events[i]
+			if err := x.add(ctx, p, &e); err != nil {
+				p.err = err
+				break
+			}
+		}
+		freeReads <- r
+		if !pass(ctx, ready, p) {
+			return
+		}
+	}
+}
+
+// add writes an event to a piece, with what is known of its aggregate.
+func (x *Export) add(ctx context.Context, p *Piece, e *Exported) (err error) {
+	e.Names = j17.Names{}
+	if typ := x.d.Types[e.Key.Type]; e.Version == 1 && typ != nil && decider.Named(typ) {
+		if e.Names, err = x.l.Engine.Names(ctx, x.t, x.d, e.Key); err != nil {
+			return err
+		}
+	}
+	if e.Chain, err = x.chain(ctx, e.Event); err == nil {
+		p.Bytes = x.write(p.Bytes, e)
+	}
+	return err
+}
+
+// chain returns the hash of an aggregate's chain up to an event.
+func (x *Export) chain(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
+	at := x.chains.place(e.Key)
+	if e.Version > 1 {
+		known, ok := at.upTo(e.Version - 1)
+		if !ok {
+			if known, err = x.before(ctx, e); err != nil {
+				return sum, err
+			}
+		}
+		sum = known
+	}
+	sum = j17.Link(sum, j17.Leaf(e.Raw))
+	at.put(e.Version, sum)
+	return sum, nil
+}
+
+// before reads the chain of an aggregate up to the event before one.
+func (x *Export) before(ctx context.Context, e *j17.Event) (sum [32]byte, err error) {
+	n := uint64(0)
+	for ev, err := range x.l.Store.ReadStream(ctx, x.t, e.Key, 1, e.Version-1) {
+		if err != nil {
+			return sum, err
+		}
+		sum, n = j17.Link(sum, j17.Leaf(ev.Raw)), n+1
+	}
+	if n != e.Version-1 {
+		return sum, &store.CorruptionError{Where: e.Key.String(), Err: fmt.Errorf("%d events were found before version %d", n, e.Version)}
+	}
+	return sum, nil
+}
+
+// erased returns the aggregates of the export that have lost events since it was asked last. It is an error where some of these were
+// handed out.
+func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
+	for entry, err := range x.l.Store.ReadChanges(ctx, x.t, x.noted, math.MaxInt) {
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		if entry.Event != nil {
+			x.noted = entry.Event.StreamID
+			continue
+		}
+		x.noted = entry.Note.Position
+		for _, g := range entry.Note.Streams {
+			if x.typ == "" || g.Key.Type == x.typ {
+				keys = append(keys, g.Key)
+			}
+		}
+	}
+
+	// The first event of each that the export has.
+	for _, key := range keys {
+		first, err := x.l.Store.VersionAfter(ctx, x.t, key, x.from)
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		for ev, err := range x.l.Store.ReadStream(ctx, x.t, key, first, first) {
+			if err != nil {
+				return nil, engine.StorageError(err)
+			}
+			if ev.StreamID.Compare(x.sent) <= 0 {
+				return nil, j17.Errorf(j17.CodeConflict, "Events of %s that the export has already were erased while it was made. Export again.", key)
+			}
+		}
+	}
+	return keys, nil
+}
+
+// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile has no events any
+// more.
+func (x *Export) complete(ctx context.Context) error {
+	if err := ctx.Err(); err != nil || !x.from.IsZero() || x.found == x.Events {
+		return err
+	}
+	now, err := x.l.Store.Extent(ctx, x.t)
+	if err == nil && now.Events < x.Events {
+		return nil
+	}
+	return engine.StorageError(&store.CorruptionError{
+		Where: "the events of " + string(x.t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", x.found, x.Events)),
+	})
+}
+
+// Chains are remembered in rows of chainWays; there are mostRows at most, which is room for those of 262,144 aggregates.
+const (
+	chainWays = 8
+	mostRows  = 1 << 15
+	rowBytes  = chainWays * (8 + 8 + 32)
+)
+
+// chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The hash of an aggregate names
+// the row that its chain stands in. Where that is full, it takes the place of another one, which the hash names too: so where events of more
+// aggregates come in turns than there is room for, some stay known.
+type chains struct {
+	seed maphash.Seed
+	rows []chainRow
+}
+
+// chainRow has chains up to a version, 0 where a place is free. Aggregates are told apart by a hash: two with the same one that come to the same
+// version are as unlikely as a fault of the machine, and whoever verifies the export sees it.
+type chainRow struct {
+	hashes, versions [chainWays]uint64
+	sums             [chainWays][32]byte
+}
+
+// chainRows is how many rows an export of so many events has: a power of two, and places for twice as many aggregates.
+func chainRows(events uint64) int {
+	rows := 1
+	for rows < mostRows && uint64(rows)*chainWays/2 < events {
+		rows *= 2
+	}
+	return rows
+}
+
+func newChains(rows int) chains {
+	return chains{seed: maphash.MakeSeed(), rows: make([]chainRow, rows)}
+}
+
+// place returns where the chain of an aggregate stands, or is to stand.
+func (c *chains) place(key j17.Key) chainPlace {
+	hash := maphash.Comparable(c.seed, key)
+	p := chainPlace{&c.rows[hash&uint64(len(c.rows)-1)], hash, int(hash >> 32 % chainWays)}
+	for i, version := range p.row.versions {
+		if version == 0 {
+			p.at = i
+		} else if p.row.hashes[i] == hash {
+			p.at = i
+			break
+		}
+	}
+	return p
+}
+
+// chainPlace is where the chain of an aggregate with some hash stands. The chain of another one may be there still.
+type chainPlace struct {
+	row  *chainRow
+	hash uint64
+	at   int
+}
+
+// upTo returns the chain up to a version, if it is known.
+func (p chainPlace) upTo(version uint64) ([32]byte, bool) {
+	return p.row.sums[p.at], p.row.hashes[p.at] == p.hash && p.row.versions[p.at] == version
+}
+
+// put remembers the chain up to a version.
+func (p chainPlace) put(version uint64, sum [32]byte) {
+	p.row.hashes[p.at], p.row.versions[p.at], p.row.sums[p.at] = p.hash, version, sum
+}
+
+// forget forgets an aggregate.
+func (c *chains) forget(key j17.Key) {
+	if p := c.place(key); p.row.hashes[p.at] == p.hash {
+		p.row.versions[p.at] = 0
+	}
+}

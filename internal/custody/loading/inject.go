@@ -1,0 +1,78 @@
+package loading
+
+import (
+	"cmp"
+	"context"
+	"hash/maphash"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/core/eventfile"
+)
+
+// Injected tells what became of test data.
+type Injected struct {
+	// Events is the number of events in the file, Stored how many of them were written, Implied what they brought about.
+	Events  int `json:"events"`
+	Stored  int `json:"stored"`
+	Implied int `json:"implied"`
+	// Imported is Events under the name that all imports have.
+	Imported int `json:"imported"`
+}
+
+// Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
+// Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
+// written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
+func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*eventfile.Reader, error)) (Injected, error) {
+	d, err := l.Engine.Decider(t)
+	if err != nil {
+		return Injected{}, err
+	}
+
+	// Nothing is written of a file with faults.
+	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
+	c := &recorder{Loader: l, d: d, r: &History{Tenant: t, Open: open}, keeps: true, seed: maphash.MakeSeed()}
+	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
+		file.WithActor(importer)
+		file.Trusted = true
+		x, faults := d.Examine(ctx, file)
+		if len(faults) > 0 {
+			return nil, faults[0]
+		}
+		switch {
+		case file.Stored, x.Timestamp != nil:
+			return nil, j17.Errorf(j17.CodeInvalidField, "Test data happen now and get positions of their own; leave 'stream_id' and 'timestamp' out, or import them as history").At("metadata")
+		case file.Names != (j17.Names{}):
+			return nil, j17.Errorf(j17.CodeInvalidField, "Aggregates of test data get names of their own; leave these out, or import them as history").At("key")
+		}
+		return x, nil
+	}
+	if err := c.units(ctx, func(context.Context, *pastUnit) error { return nil }); err != nil {
+		return Injected{}, err
+	}
+	if err := c.refusal(); err != nil {
+		return Injected{}, err
+	}
+
+	// Each event is written as if it had been posted.
+	done := Injected{Events: c.done.Events, Imported: c.done.Events}
+	err = c.units(ctx, func(ctx context.Context, u *pastUnit) error {
+		for i := range u.events {
+			written, _, err := u.events[i].file.Command()
+			if err != nil {
+				return j17.InEvent(err, u.events[i].index)
+			}
+			written.CorrelationID = cmp.Or(written.CorrelationID, correlationID)
+			receipt, err := l.Engine.Execute(ctx, &engine.Command{Tenant: t, Command: written})
+			if err != nil {
+				return j17.InEvent(err, u.events[i].index)
+			}
+			done.Stored++
+			done.Implied += receipt.Implied
+		}
+		return nil
+	})
+	return done, err
+}

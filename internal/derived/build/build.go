@@ -1,0 +1,434 @@
+// Package build makes data that follow from the streams of an environment: a build goes through all streams of some types in the order
+// of their keys and lets its kind say what is to be written of each. What a page of streams comes to is committed together with how
+// far the build is, so that a crash at any point neither loses nor repeats anything. Builds are due items: whichever process has room
+// goes on with one, tenants take turns. What is not used any more is removed in the same manner, see removal.go.
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+// Storage is what builds need of a store.
+type Storage interface {
+	store.Sides
+	store.Piles
+	store.Aggregates
+	store.Feed
+	store.Tenants
+	store.Health
+}
+
+// Options configures a Service. All fields but Parallel are required.
+type Options struct {
+	Store  Storage
+	Clock  clock.Clock
+	Worker *worker.Kit
+	Logger *slog.Logger
+	// Parallel is how many pages are made at a time, of all builds; 0 means one for each processor. While events are written it is one.
+	Parallel int
+}
+
+// Kind is a kind of builds: what the pages of all of them come to.
+type Kind struct {
+	// Name tells kinds apart in keys, such as "index". It has no '/'.
+	Name string
+	// Page returns what is to be written of some streams. It is called for several pages of a build at once, and again for a page whose
+	// writes were not committed, because of a crash or because one of their conditions did not hold. For ErrTooMuch, of a page of several
+	// streams, it is called for each half.
+	Page func(ctx context.Context, p *Page) ([]store.Side, error)
+	// Done, if not nil, is asked when all pages are committed. What it returns commits with the end of the build; after Later it is
+	// asked again.
+	Done func(ctx context.Context, j *Job) ([]store.Side, error)
+	// PageSize is how many streams a page has at most; 0 means 256.
+	PageSize int
+	// Sorted tells that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
+	// additions without a bound. Then what many pages come to is put in order and commits together. A crash, or a cancellation, may leave
+	// items of pages that do not count as gone through.
+	Sorted bool
+}
+
+// Job is a build.
+type Job struct {
+	Tenant j17.Tenant
+	// Name tells the builds of a kind and a tenant apart.
+	Name string
+	// Types are the aggregate types whose streams it goes through.
+	Types []string
+	// At is a position that whoever begins the build has chosen, for its kind.
+	At j17.StreamID
+
+	turn store.Fence
+}
+
+// Fence is the condition that the build still runs and that it is this process that is at work on it, for what its kind writes by itself.
+func (j *Job) Fence() store.Fence { return j.turn }
+
+// Page is some streams of a type that follow each other in the order of their ids: all that there are, those that began during the build too.
+type Page struct {
+	*Job
+	Type string
+	IDs  []string
+}
+
+// ErrTooMuch is what Page returns where its writes would be too many for one commit.
+var ErrTooMuch = errors.New("the writes of a page are too many for one commit")
+
+// Later is what Done returns to be asked again after a while.
+type Later struct{ For time.Duration }
+
+// Error describes the pause.
+func (l Later) Error() string { return "the build ends in " + l.For.String() + " at the earliest" }
+
+// Failure is an error of a kind that no further try can mend: the build has failed. After every other error it is tried again.
+type Failure struct{ Err error }
+
+// Error is that of the cause.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// State is what becomes of a build.
+type State string
+
+// The states.
+const (
+	Running State = "running"
+	Done    State = "done"
+	Failed  State = "failed"
+)
+
+// Canceled is the error of a build that was cancelled.
+const Canceled = "canceled"
+
+// Status is how far a build is.
+type Status struct {
+	State State
+	// Done is the number of streams that were gone through, Total the number of all when they were counted; 0 before that.
+	Done, Total uint64
+	// Error is why the build has failed, or what it waits for: why its last try has failed, or why nothing can be written.
+	Error string
+}
+
+// Stats counts what a service has done since it was made.
+type Stats struct {
+	// Streams counts the streams that were gone through, Ended and Failed the builds by how they ended, Removed the items that were
+	// removed because nothing uses them any more.
+	Streams, Ended, Failed, Removed uint64
+	// Running is the number of builds that are at work in this process.
+	Running int64
+}
+
+// The side spaces of an environment. None of their items holds data of streams.
+const (
+	// jobSpace has an item for each build that runs, under "kind/name", which is due; progressSpace how far it is, under the same key,
+	// also when it has ended.
+	jobSpace      store.Space = "build.jobs"
+	progressSpace store.Space = "build.progress"
+	// removalSpace has an item for each removal that runs.
+	removalSpace store.Space = "build.removals"
+)
+
+const (
+	// lease is how long a turn of a build may take, turnTime after how long it gives way to others.
+	lease    = 20 * time.Second
+	turnTime = 5 * time.Second
+	// atOnce and each are how many builds are at work in all and of one tenant.
+	atOnce = 4
+	each   = 2
+	// defaultPage is the number of streams of a page.
+	defaultPage = 256
+)
+
+// Service carries out builds. It is safe for concurrent use, and so are several of them over one store.
+type Service struct {
+	o        Options
+	kinds    map[string]*Kind
+	jobs     *worker.Queue
+	removals *worker.Queue
+	// slots has a token for each page that is being made.
+	slots chan struct{}
+	// heldSides and partBytes are constants but in tests.
+	heldSides, partBytes int
+	// since is the number of the last change of a feed that was seen.
+	since  atomic.Uint64
+	counts struct {
+		streams, ended, failed, removed atomic.Uint64
+		running                         atomic.Int64
+	}
+
+	// moved is closed, and replaced, when a build got on. made is how far builds are that are at work here, where that is not committed yet.
+	mu    sync.Mutex
+	moved chan struct{}
+	made  map[buildKey]progress
+}
+
+// buildKey names a build of any kind and tenant.
+type buildKey struct {
+	tenant j17.Tenant
+	at     string
+}
+
+// New returns a service that does nothing before Run.
+func New(o Options) *Service {
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	s := &Service{
+		o: o, kinds: map[string]*Kind{}, slots: make(chan struct{}, o.Parallel), heldSides: heldSides, partBytes: partBytes,
+		moved: make(chan struct{}), made: map[buildKey]progress{},
+	}
+	s.jobs = o.Worker.Queue(worker.Work{
+		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.turn, Lease: lease, AtOnce: atOnce, Each: each,
+	})
+	s.removals = o.Worker.Queue(worker.Work{
+		Name: "removals", Store: o.Store, Space: removalSpace, Do: s.remove, Lease: lease, AtOnce: 1, Freeing: true,
+	})
+	return s
+}
+
+// Handle adds a kind. All are added before Run.
+func (s *Service) Handle(k Kind) {
+	if k.PageSize <= 0 {
+		k.PageSize = defaultPage
+	}
+	s.kinds[k.Name] = &k
+}
+
+// Stats returns the counters.
+func (s *Service) Stats() Stats {
+	c := &s.counts
+	return Stats{
+		Streams: c.streams.Load(), Ended: c.ended.Load(), Failed: c.failed.Load(), Removed: c.removed.Load(), Running: c.running.Load(),
+	}
+}
+
+// Run carries out builds until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- s.removals.Run(ctx) }()
+	return errors.Join(s.jobs.Run(ctx), <-done)
+}
+
+// Settle carries out all that can be done now. What waits for something else is left.
+func (s *Service) Settle(ctx context.Context) error {
+	return errors.Join(s.jobs.Settle(ctx), s.removals.Settle(ctx))
+}
+
+// NextDue returns when something is to be done next, the zero time for nothing.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) {
+	next, err := s.jobs.NextDue(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	other, err := s.removals.NextDue(ctx)
+	if next.IsZero() || !other.IsZero() && other.Before(next) {
+		next = other
+	}
+	return next, err
+}
+
+// key is that of a build's items.
+func key(kind, name string) string { return kind + "/" + name }
+
+// Start returns the writes that begin a build of a kind, in place of one of its name. They commit with what depends on it.
+func (s *Service) Start(kind string, j *Job) []store.Side {
+	job := jobItem{Types: j.Types, At: store.AppendStamp(nil, j.At)}
+	at := key(kind, j.Name)
+	return []store.Side{
+		{Op: store.Put, Space: jobSpace, Key: at, Value: encode(job), Due: s.o.Clock.Now()},
+		{Op: store.Put, Space: progressSpace, Key: at, Value: encode(progress{State: Running})},
+	}
+}
+
+// Begin begins a build, in place of one of its name.
+func (s *Service) Begin(ctx context.Context, kind string, j *Job) error {
+	return s.o.Store.Write(ctx, j.Tenant, s.Start(kind, j))
+}
+
+// Cancel ends a build that runs; store.ErrNotFound if there is none. What it has written stays. Where a fence does not hold the build goes
+// on, and the error is a *store.SideConflict.
+func (s *Service) Cancel(ctx context.Context, t j17.Tenant, kind, name string, fences ...store.Fence) error {
+	at := key(kind, name)
+	for {
+		p, rev, err := s.progress(ctx, t, at)
+		if err != nil {
+			return err
+		}
+		if p.State != Running {
+			return store.ErrNotFound
+		}
+		p.State, p.Error = Failed, Canceled
+		err = s.o.Store.Write(ctx, t, []store.Side{
+			{Op: store.Delete, Space: jobSpace, Key: at},
+			{Op: store.Put, Space: progressSpace, Key: at, Value: encode(p), Cond: store.IfRev, Rev: rev},
+		}, fences...)
+		if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == progressSpace {
+			continue // it got on meanwhile
+		}
+		s.tell()
+		return err
+	}
+}
+
+// Forget returns the writes that remove what is known of a build, and end it if it runs.
+func (s *Service) Forget(kind, name string) []store.Side {
+	at := key(kind, name)
+	return []store.Side{
+		{Op: store.Delete, Space: jobSpace, Key: at},
+		{Op: store.Delete, Space: progressSpace, Key: at},
+	}
+}
+
+// ForgetAll is Forget of all builds of a kind.
+func (s *Service) ForgetAll(ctx context.Context, t j17.Tenant, kind string) (sides []store.Side, err error) {
+	const page = 1000
+	for _, space := range []store.Space{jobSpace, progressSpace} {
+		for keys := store.Prefix(kind + "/"); ; {
+			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
+			if err != nil {
+				return nil, err
+			}
+			for i := range items {
+				sides = append(sides, store.Side{Op: store.Delete, Space: space, Key: items[i].Key})
+				keys = keys.After(items[i].Key)
+			}
+			if len(items) < page {
+				break
+			}
+		}
+	}
+	return sides, nil
+}
+
+// Status tells how far a build is, or how it has ended; store.ErrNotFound if there was none.
+func (s *Service) Status(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
+	at := key(kind, name)
+	p, _, err := s.progress(ctx, t, at)
+	if err != nil {
+		return Status{}, err
+	}
+	status := Status{State: p.State, Done: p.Done, Total: p.Total, Error: p.Error}
+	if p.State != Running {
+		return status, nil
+	}
+	s.mu.Lock()
+	made := s.made[buildKey{t, at}]
+	status.Done, status.Total = max(status.Done, made.Done), max(status.Total, made.Total)
+	s.mu.Unlock()
+
+	// What the last tries ended with stands with the item that is due.
+	it, err := s.o.Store.Get(ctx, t, jobSpace, at)
+	if errors.Is(err, store.ErrNotFound) {
+		return status, nil // it has just ended
+	}
+	if err == nil {
+		var attempts worker.Attempts
+		attempts, _, err = worker.ReadAttempts(it.Value)
+		status.Error = attempts.Error
+	}
+	if now := s.o.Store.Status(); !now.Writable { // so that nothing is tried, and nothing noted
+		status.Error = now.Reason
+	}
+	return status, err
+}
+
+// awaitEvery is how often a build is looked at that another process may be at work on.
+const awaitEvery = 100 * time.Millisecond
+
+// Await waits until a build has ended, and returns how far it is; with the context's error if that ends before.
+func (s *Service) Await(ctx context.Context, t j17.Tenant, kind, name string) (Status, error) {
+	machine := clock.System{}
+	for {
+		s.mu.Lock()
+		moved := s.moved
+		s.mu.Unlock()
+		status, err := s.Status(context.WithoutCancel(ctx), t, kind, name)
+		if err != nil || status.State != Running || ctx.Err() != nil {
+			return status, errors.Join(err, ctx.Err())
+		}
+		waiting, stop := context.WithCancel(ctx)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = machine.Wait(waiting, machine.Now().Add(awaitEvery)) // either way it is looked at again
+		}()
+		select {
+		case <-moved:
+		case <-over:
+		}
+		stop()
+		<-over
+	}
+}
+
+// tell lets those look who await the end of a build.
+func (s *Service) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// show lets Status tell how far a build is, though that is not committed yet; the zero progress is no further than what is committed.
+func (s *Service) show(t j17.Tenant, at string, made progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made == (progress{}) {
+		delete(s.made, buildKey{t, at})
+	} else {
+		s.made[buildKey{t, at}] = made
+	}
+}
+
+// jobItem is a build as its item keeps it.
+type jobItem struct {
+	Types []string `json:"types"`
+	At    []byte   `json:"at"`
+}
+
+// progress is how far a build is.
+type progress struct {
+	State State `json:"state"`
+	// Type is the number of the type that it is at, After the last id of that which was gone through. Behind the last type only the end
+	// is left.
+	Type  int    `json:"type"`
+	After string `json:"after,omitempty"`
+	Done  uint64 `json:"done"`
+	// Total counts once Counted is set.
+	Total   uint64 `json:"total"`
+	Counted bool   `json:"counted,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// encode writes what an item keeps.
+func encode[T jobItem | progress | removal](v T) []byte {
+	b, _ := json.Marshal(v) // texts and numbers: it cannot fail
+	return b
+}
+
+// progress reads how far a build is.
+func (s *Service) progress(ctx context.Context, t j17.Tenant, at string) (p progress, rev uint64, err error) {
+	it, err := s.o.Store.Get(ctx, t, progressSpace, at)
+	if err != nil {
+		return p, 0, err
+	}
+	return p, it.Rev, json.Unmarshal(it.Value, &p)
+}
+
+// put is the write that keeps how far a build is.
+func (p *progress) put(at string) store.Side {
+	return store.Side{Op: store.Put, Space: progressSpace, Key: at, Value: encode(*p)}
+}

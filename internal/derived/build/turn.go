@@ -1,0 +1,414 @@
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+const (
+	// countPage is how many streams are counted at a time.
+	countPage = 4096
+	// maxSides and maxBytes are from how many writes, and bytes of them, on pages are committed.
+	maxSides = 2000
+	maxBytes = 1 << 20
+	// maxTries bounds how often in a row a page is made anew because one of its conditions did not hold.
+	maxTries = 100
+	// maxRest is the longest pause after a page while others write.
+	maxRest = 50 * time.Millisecond
+)
+
+// errContended is what is left to say after that.
+var errContended = errors.New("others change the same items over and over; it is tried again")
+
+// turn is what one claim of a build does.
+type turn struct {
+	s     *Service
+	kind  *Kind
+	job   *Job
+	claim *worker.Claim
+	at    string
+	p     progress
+
+	// flight are the pages under way, in the order in which they are committed; next is where the one after them begins.
+	flight []*flight
+	next   progress
+	ended  bool
+	// took is how long the page that was committed last took to be made.
+	took time.Duration
+	// part is what was made of a build whose writes are sorted, until is when the turn ends.
+	part  part
+	until time.Time
+}
+
+// flight is a page that is being made. done is closed when it is.
+type flight struct {
+	page   Page
+	after  progress
+	done   chan struct{}
+	writes []store.Side
+	err    error
+	took   time.Duration
+}
+
+// turn goes on with a build for a while.
+func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
+	s.counts.running.Add(1)
+	defer s.counts.running.Add(-1)
+	defer s.tell()
+	t, err := s.open(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = t.run(ctx)
+	if failure, is := errors.AsType[*Failure](err); is {
+		t.p.State, t.p.Error = Failed, j17.Record(failure)
+		if err = s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove(), t.p.put(t.at)}); err == nil {
+			s.counts.failed.Add(1)
+			s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "a build has failed", slog.String("tenant", string(c.Tenant)), slog.String("build", c.Key), slog.Any("error", failure))
+		}
+	}
+	switch {
+	case lost(err):
+		return nil // somebody has cancelled it, has begun it anew, or has taken it over
+	case errors.Is(err, store.ErrEnded):
+		return t.giveWay(ctx) // an erasure has ended the pile: it goes on from what is committed
+	}
+	return err
+}
+
+// lost reports whether the claim of a build does not hold any more.
+func lost(err error) bool {
+	conflict, is := errors.AsType[*store.SideConflict](err)
+	return is && conflict.Space == jobSpace
+}
+
+// open reads what a claim is about.
+func (s *Service) open(ctx context.Context, c *worker.Claim) (*turn, error) {
+	var item jobItem
+	if err := json.Unmarshal(c.Value, &item); err != nil {
+		return nil, err
+	}
+	at, _, err := store.ReadStamp(item.At)
+	if err != nil {
+		return nil, err
+	}
+	var kind *Kind
+	job := &Job{Tenant: c.Tenant, Types: item.Types, At: at, turn: c.Fence()}
+	for _, k := range s.kinds {
+		if prefix := key(k.Name, ""); len(c.Key) > len(prefix) && c.Key[:len(prefix)] == prefix {
+			kind, job.Name = k, c.Key[len(prefix):]
+		}
+	}
+	if kind == nil {
+		return nil, fmt.Errorf("nothing here builds %s", c.Key)
+	}
+	t := &turn{s: s, kind: kind, job: job, claim: c, at: c.Key}
+	if t.p, _, err = s.progress(ctx, c.Tenant, t.at); err != nil {
+		return nil, err
+	}
+	t.next = t.p
+	return t, nil
+}
+
+// run makes pages and commits them until there are no more, or others have their turn.
+func (t *turn) run(ctx context.Context) error {
+	if err := t.count(ctx); err != nil {
+		return err
+	}
+
+	// What is under way when the turn ends is waited for, and counts for nothing.
+	making, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		for _, f := range t.flight {
+			<-f.done
+		}
+		t.dropPart()
+	}()
+	t.until = t.s.o.Clock.Now().Add(turnTime)
+	for range turnPages {
+		if err := t.fill(ctx, making); err != nil {
+			return err
+		}
+		if len(t.flight) == 0 {
+			if err := t.commitPart(ctx); err != nil {
+				return err
+			}
+			return t.end(ctx)
+		}
+		if err := t.commit(ctx, making); err != nil {
+			return err
+		}
+		if !t.s.o.Clock.Now().Before(t.until) {
+			break
+		}
+	}
+	if err := t.commitPart(ctx); err != nil {
+		return err
+	}
+	return t.giveWay(ctx)
+}
+
+// giveWay ends the turn, and asks for another one.
+func (t *turn) giveWay(ctx context.Context) error {
+	return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{t.claim.Replace(t.claim.Value, t.s.o.Clock.Now())})
+}
+
+// turnPages bounds the commits of a turn.
+const turnPages = 1000
+
+// count finds out how many streams there are. A crash lets it begin anew.
+func (t *turn) count(ctx context.Context) error {
+	if t.p.Counted {
+		return nil
+	}
+	t.p.Total = 0
+	for _, typ := range t.job.Types {
+		for after := ""; ; {
+			ids, err := t.s.o.Store.Streams(ctx, t.job.Tenant, typ, after, countPage)
+			if err != nil {
+				return err
+			}
+			t.p.Total += uint64(len(ids))
+			if len(ids) < countPage {
+				break
+			}
+			if after = ids[len(ids)-1]; ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	t.p.Counted = true
+	t.next = t.p
+	t.s.show(t.job.Tenant, t.at, t.p)
+	return nil
+}
+
+// fill begins to make pages, as many as there is room for.
+func (t *turn) fill(ctx, making context.Context) error {
+	busy, err := t.s.busy(ctx)
+	if err != nil {
+		return err
+	}
+	room := cap(t.s.slots) + 1 // so that nobody waits while a commit is under way
+	if busy {
+		room = 1
+	}
+	for len(t.flight) < room && !t.ended {
+		f, err := t.nextPage(ctx)
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			t.ended = true
+			break
+		}
+		if busy {
+			t.s.rest(ctx, t.took)
+		}
+		t.flight = append(t.flight, f)
+		go t.make(making, f)
+	}
+	return nil
+}
+
+// nextPage returns the page after those under way, nil behind the last one.
+func (t *turn) nextPage(ctx context.Context) (*flight, error) {
+	for t.next.Type < len(t.job.Types) {
+		typ := t.job.Types[t.next.Type]
+		ids, err := t.s.o.Store.Streams(ctx, t.job.Tenant, typ, t.next.After, t.pageSize())
+		if err != nil {
+			return nil, err
+		}
+		if len(ids) == 0 {
+			t.next.Type, t.next.After = t.next.Type+1, ""
+			continue
+		}
+		t.next.After, t.next.Done = ids[len(ids)-1], t.next.Done+uint64(len(ids))
+		return &flight{page: Page{t.job, typ, ids}, after: t.next, done: make(chan struct{})}, nil
+	}
+	return nil, nil
+}
+
+// pageSize returns how many streams a page has. Tries that failed get smaller ones: what takes too long, or too much, is less then.
+func (t *turn) pageSize() int { return max(t.kind.PageSize>>min(t.claim.Attempt-1, 30), 1) }
+
+// make makes a page, when there is room among those of all builds.
+func (t *turn) make(ctx context.Context, f *flight) {
+	defer close(f.done)
+	select {
+	case t.s.slots <- struct{}{}:
+		defer func() { <-t.s.slots }()
+	case <-ctx.Done():
+		f.err = ctx.Err()
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			t.s.o.Logger.LogAttrs(ctx, slog.LevelError, "a page of a build panicked", slog.String("tenant", string(t.job.Tenant)),
+				slog.String("build", t.at), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			f.err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	begin := clock.System{}.Now()
+	f.writes, f.err = t.kind.Page(ctx, &f.page)
+	f.took = clock.System{}.Now().Sub(begin)
+}
+
+// commit commits the first page under way, with those after it that are ready, or takes it into what is committed later.
+func (t *turn) commit(ctx, making context.Context) error {
+	if err := t.await(ctx); err != nil {
+		return err
+	}
+	if f := t.flight[0]; errors.Is(f.err, ErrTooMuch) && len(f.page.IDs) > 1 {
+		t.halve(making)
+		return nil
+	}
+	if t.kind.Sorted {
+		return t.gather(ctx)
+	}
+	var sides []store.Side
+	n, bytes := 0, 0
+	for _, f := range t.flight {
+		if n > 0 && (!f.ready() || f.err != nil || len(sides) >= maxSides || bytes >= maxBytes) {
+			break
+		}
+		if f.err != nil {
+			return f.err
+		}
+		n++
+		t.took = f.took
+		sides = append(sides, f.writes...)
+		for i := range f.writes {
+			bytes += len(f.writes[i].Key) + len(f.writes[i].Value)
+		}
+	}
+	last := t.flight[n-1].after
+	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, last.put(t.at)), t.claim.Fence())
+	if _, conflict := errors.AsType[*store.SideConflict](err); conflict && !lost(err) {
+		return t.again(ctx, making, n)
+	}
+	if err != nil {
+		return err
+	}
+	t.committed(n)
+	return nil
+}
+
+// halve makes the first page under way anew as two.
+func (t *turn) halve(making context.Context) {
+	f := t.flight[0]
+	some, others := f.page.IDs[:len(f.page.IDs)/2], f.page.IDs[len(f.page.IDs)/2:]
+	middle := f.after
+	middle.After, middle.Done = some[len(some)-1], f.after.Done-uint64(len(others))
+	t.flight = append([]*flight{
+		{page: Page{t.job, f.page.Type, some}, after: middle, done: make(chan struct{})},
+		{page: Page{t.job, f.page.Type, others}, after: f.after, done: make(chan struct{})},
+	}, t.flight[1:]...)
+	go t.make(making, t.flight[0])
+	go t.make(making, t.flight[1])
+}
+
+// committed takes the first pages down as committed.
+func (t *turn) committed(n int) {
+	done := t.flight[n-1].after
+	t.s.counts.streams.Add(done.Done - t.p.Done)
+	t.p = done
+	t.flight = t.flight[n:]
+}
+
+// again makes pages anew of which a condition did not hold, and commits each alone.
+func (t *turn) again(ctx, making context.Context, n int) error {
+	for range n {
+		old := t.flight[0]
+		for try := 0; ; try++ {
+			f := &flight{page: old.page, after: old.after, done: make(chan struct{})}
+			t.make(making, f)
+			if f.err != nil {
+				return f.err
+			}
+			err := t.s.o.Store.Write(ctx, t.job.Tenant, append(f.writes, f.after.put(t.at)), t.claim.Fence())
+			if err == nil {
+				break
+			}
+			if _, conflict := errors.AsType[*store.SideConflict](err); !conflict || lost(err) {
+				return err
+			}
+			if try == maxTries {
+				return errContended
+			}
+		}
+		t.committed(1)
+	}
+	return nil
+}
+
+// ready reports whether the page is made.
+func (f *flight) ready() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end ends the build, or lets it be asked again.
+func (t *turn) end(ctx context.Context) error {
+	var sides []store.Side
+	if t.kind.Done != nil {
+		var err error
+		sides, err = t.kind.Done(ctx, t.job)
+		if later, is := errors.AsType[Later](err); is {
+			p := t.next
+			return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{p.put(t.at), t.claim.Replace(t.claim.Value, t.s.o.Clock.Now().Add(later.For))})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p := t.next
+	p.State, p.Error = Done, ""
+	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, t.claim.Remove(), p.put(t.at)))
+	if err == nil {
+		t.s.counts.ended.Add(1)
+	}
+	return err
+}
+
+// busy reports whether events were written since it was asked last.
+func (s *Service) busy(ctx context.Context) (bool, error) {
+	const page = 256
+	since := s.since.Load()
+	first := since == 0
+	for {
+		changed, err := s.o.Store.Changed(ctx, since, page)
+		if err != nil {
+			return false, err
+		}
+		for _, c := range changed {
+			since = max(since, c.Number)
+		}
+		if len(changed) < page {
+			break
+		}
+	}
+	before := s.since.Swap(since)
+	return !first && since > before, nil
+}
+
+// rest gives those who write as much time as the last page took.
+func (s *Service) rest(ctx context.Context, took time.Duration) {
+	machine := clock.System{} // what is measured is the machine's, whatever a development server shows
+	_ = machine.Wait(ctx, machine.Now().Add(min(took, maxRest)))
+}

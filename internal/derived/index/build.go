@@ -1,0 +1,143 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/derived/build"
+	"j17/internal/follow/feed"
+	"j17/internal/storage/store"
+)
+
+const (
+	// buildPage is how many rows a page of a build has.
+	buildPage = 256
+	// nearly is how many events a slot may be behind to be read from now on, catchUp how often it is looked at before.
+	nearly  = 1000
+	catchUp = 20 * time.Millisecond
+)
+
+// errUnknown is why a build waits.
+var errUnknown = errors.New("the definition of the index is not known here yet")
+
+// page makes the entries of some rows.
+func (s *Service) page(ctx context.Context, p *build.Page) ([]store.Side, error) {
+	sl, err := s.slot(ctx, p.Tenant, p.Name)
+	if err != nil {
+		return nil, failedWithout(err)
+	}
+	d := s.definition(p.Tenant, sl)
+	if d == nil {
+		return nil, errUnknown
+	}
+	c := changes{slot: sl.name}
+	for some := range slices.Chunk(p.IDs, slice) {
+		rows, err := s.compute(ctx, p.Tenant, d, p.At, some)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			c.replace(rows[i].ID, nil, recordOf(&rows[i]))
+		}
+		if c.size > maxBytes && len(p.IDs) > 1 {
+			return nil, build.ErrTooMuch
+		}
+	}
+	s.counts.writes.Add(uint64(c.len()))
+	return c.writes(), nil
+}
+
+// failedWithout makes a failure of it that a slot is gone: nobody needs the build any more.
+func failedWithout(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return &build.Failure{Err: errors.New("the index was removed")}
+	}
+	return err
+}
+
+// slice is how many rows are computed before others may run.
+const slice = 16
+
+// compute calls a definition for rows and checks that it has given what it was asked for. It gives way between a few rows and the next
+// ones: as long as the processors have other work, such as writes, that comes first.
+func (s *Service) compute(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) (rows []Row, err error) {
+	rows = make([]Row, 0, len(ids))
+	for some := range slices.Chunk(ids, slice) {
+		runtime.Gosched()
+		made, err := s.computeSome(ctx, t, d, at, some)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, made...)
+	}
+	return rows, nil
+}
+
+// computeSome is compute for a few rows.
+func (s *Service) computeSome(ctx context.Context, t j17.Tenant, d *Definition, at j17.StreamID, ids []string) ([]Row, error) {
+	made, err := d.Rows(ctx, t, at, ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(made) != len(ids) {
+		return nil, fmt.Errorf("the definition of an index has given %d rows for %d ids", len(made), len(ids))
+	}
+	for i := range made {
+		if made[i].ID != ids[i] {
+			return nil, fmt.Errorf("the definition of an index has given the row %s in the place of %s", made[i].ID, ids[i])
+		}
+	}
+	return made, nil
+}
+
+// built lets a slot follow the feed when all of its rows are there, and be read when it has caught up.
+func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error) {
+	sl, err := s.slot(ctx, j.Tenant, j.Name)
+	if err != nil {
+		return nil, failedWithout(err)
+	}
+	if err := s.o.Feed.Subscribe(ctx, j.Tenant, kind, sl.name, feed.After(j.At)); err != nil {
+		return nil, err
+	}
+	s.asks(ctx, j.Tenant, sl.name)
+	status, err := s.o.Feed.Status(ctx, j.Tenant, kind, sl.name)
+	if err != nil {
+		return nil, err
+	}
+	if status.Lag > nearly {
+		s.wake(ctx, j.Tenant, sl.name) // it may rest in another process
+	}
+	if status.Lag > nearly || sl.Fanout != nil {
+		return nil, build.Later{For: catchUp}
+	}
+
+	// From here on it is read. What was read before is removed, after a crash by whoever asks again.
+	h, err := s.head(ctx, j.Tenant, sl.ID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Building != sl.name:
+		return nil, &build.Failure{Err: errors.New("another build of the index was begun")}
+	case h.Serving != sl.name:
+		h.Serving = sl.name
+		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}, j.Fence()); err != nil {
+			return nil, ignoreConflict(err)
+		}
+		s.tell(j.Tenant, sl.Old)
+	}
+	return s.drop(ctx, j.Tenant, sl.Old)
+}
+
+// ignoreConflict asks for another try where somebody else was faster.
+func ignoreConflict(err error) error {
+	if conflict(err) {
+		return build.Later{For: catchUp}
+	}
+	return err
+}

@@ -1,0 +1,470 @@
+package index
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"slices"
+	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/storage/store"
+)
+
+// The kinds of values in entries, in their order. After numbers and texts comes an end.
+const (
+	kindNull   = '1'
+	kindFalse  = '2'
+	kindTrue   = '3'
+	kindNumber = '4'
+	kindText   = '5'
+	kindOther  = '6'
+)
+
+const (
+	// end is behind a number or a text, and before the id of the row: less than everything that may stand there.
+	end = "\x01"
+	// cut is behind the part of a long number or text that its entry shows.
+	cut = "\x03"
+	// beyond is greater than everything that can follow.
+	beyond = "\xff"
+)
+
+const (
+	// tupleBytes bounds the values of an entry, so that there is room for the name of the index and the id of the row.
+	tupleBytes = 780
+	// cutBytes is what stands around the part of a value that was cut: its kind, the mark, a hash, the end, and the rest of a letter.
+	cutBytes = 1 + len(cut) + hashBytes + len(end) + 4
+	// hashBytes is the length of the hash of a long value.
+	hashBytes = 26
+	// maxWhole bounds what is kept of a long value. Beyond that only its hash tells it from others.
+	maxWhole = 12 << 10
+	// MaxRowEntries is how many entries a row may have, over all indexes of a definition. Entries and Words give none beyond it.
+	MaxRowEntries = 10_000
+	// MaxRowBytes is how many bytes they may have together.
+	MaxRowBytes = 1 << 20
+	// MaxNumber is the largest number of an index of a definition.
+	MaxNumber = 64
+	// MaxFields is how many values an entry has at most.
+	MaxFields = 5
+)
+
+// Entry is where a row stands in an index: under values in their order. Null and what is missing come before false, then true, numbers
+// by their values, texts by their bytes, and everything else as one. Long texts and numbers are told apart, and found, by all of what
+// they are, but ordered by their first 120 bytes in an index of five fields and by 740 in an index of one.
+type Entry struct {
+	// text is the number of the index and the values. whole has them uncut, where any was.
+	text, whole string
+}
+
+// Size is how many bytes the entry has.
+func (e Entry) Size() int { return len(e.text) + len(e.whole) }
+
+// NewEntry returns the entry under values in index n of a definition.
+func NewEntry(n int, values ...value.Value) Entry {
+	text := appendNumber(nil, n)
+	room := roomOf(len(values))
+	long := false
+	for _, v := range values {
+		var short bool
+		text, short = appendValue(text, v, room)
+		long = long || !short
+	}
+	e := Entry{text: string(text)}
+	if long {
+		whole := appendNumber(nil, n)
+		for _, v := range values {
+			whole, _ = appendValue(whole, v, maxWhole)
+		}
+		e.whole = string(whole)
+	}
+	return e
+}
+
+// Entries returns the entries under all combinations of elements of arrays among values, each once. It reports false, and no entries,
+// where there are more than MaxRowEntries, or MaxRowBytes of them.
+func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
+	// What each value stands for.
+	combinations := 1
+	choices := make([][]value.Value, len(values))
+	for i, v := range values {
+		choices[i] = []value.Value{v}
+		if elems := v.Elems(); v.Kind() == value.Array && len(elems) > 0 {
+			choices[i] = distinct(elems)
+		}
+		if combinations *= len(choices[i]); combinations > MaxRowEntries {
+			return nil, false
+		}
+	}
+
+	// Each choice of one of each.
+	entries = make([]Entry, 0, combinations)
+	size := 0
+	chosen := make([]value.Value, len(values))
+	for c := range combinations {
+		for i := range choices {
+			chosen[i] = choices[i][c%len(choices[i])]
+			c /= len(choices[i])
+		}
+		e := NewEntry(n, chosen...)
+		if size += e.Size(); size > MaxRowBytes {
+			return nil, false
+		}
+		entries = append(entries, e)
+	}
+	return entries, true
+}
+
+// Measure returns how many entries Entries gives for values, and how many bytes they have together, without making them: it looks at each element
+// once. It is charged to b. It reports false where Entries gives none, and where b is used up.
+func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool) {
+	// Of each value: how many choices it has, and the bytes of all of them, as they stand in entries and uncut.
+	type field struct{ all, allBytes, allWhole, short, shortWhole int }
+	fields := make([]field, len(values))
+	room := roomOf(len(values))
+	var buf []byte
+	entries = 1
+	for i, v := range values {
+		if !b.Start(work.IndexEntry, max(v.Len(), 1), 0) || !b.SpendBytes(ofByte*v.Size()) {
+			return 0, 0, false
+		}
+		choices := []value.Value{v}
+		if elems := v.Elems(); v.Kind() == value.Array && len(elems) > 0 {
+			choices = distinct(elems)
+		}
+		f := &fields[i]
+		if f.all = len(choices); entries*f.all > MaxRowEntries {
+			return 0, 0, false
+		}
+		entries *= f.all
+		for _, v := range choices {
+			var short bool
+			buf, short = appendValue(buf[:0], v, room)
+			f.allBytes += len(buf)
+			if !short {
+				buf, _ = appendValue(buf[:0], v, maxWhole)
+				f.allWhole += len(buf)
+				continue
+			}
+			f.short++
+			f.allWhole += len(buf)
+			f.shortWhole += len(buf)
+		}
+	}
+
+	// Each choice stands in as many entries as the others make combinations, and before all of them is the number of the index. An entry has its values
+	// uncut too, unless all of them are short.
+	short := 1
+	for i := range fields {
+		short *= fields[i].short
+	}
+	bytes = entries + entries - short
+	for i := range fields {
+		f := &fields[i]
+		bytes += (f.allBytes + f.allWhole) * (entries / f.all)
+		if short > 0 {
+			bytes -= f.shortWhole * (short / f.short)
+		}
+	}
+	return entries, bytes, bytes <= MaxRowBytes
+}
+
+// ofByte is what Measure costs for each byte, in the time that it takes to read one, beside the entries.
+const ofByte = 4
+
+// distinct returns values that stand in different places of an index, or as many of them as are too many for one row.
+func distinct(values []value.Value) []value.Value {
+	if len(values) == 1 {
+		return values
+	}
+	seen := make(map[string]bool, min(len(values), MaxRowEntries))
+	some := make([]value.Value, 0, min(len(values), MaxRowEntries+1))
+	for _, v := range values {
+		if len(some) > MaxRowEntries {
+			break
+		}
+		text, _ := appendValue(nil, v, roomOf(MaxFields))
+		if !seen[string(text)] {
+			seen[string(text)] = true
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+// roomOf returns how long one of several values may be.
+func roomOf(fields int) int { return tupleBytes/max(fields, 1) - cutBytes }
+
+// appendNumber appends the number of an index.
+func appendNumber(dst []byte, n int) []byte {
+	if n < 0 || n > MaxNumber {
+		panic(fmt.Sprintf("the number of an index, %d, is not between 0 and %d", n, MaxNumber))
+	}
+	return append(dst, byte('0'+n))
+}
+
+// appendValue appends a value so that bytes are in the order of values. It reports false where it had to be cut to fit into room.
+func appendValue(dst []byte, v value.Value, room int) (_ []byte, short bool) {
+	switch v.Kind() {
+	case value.Missing, value.Null:
+		return append(dst, kindNull), true
+	case value.Bool:
+		if v.Truth() {
+			return append(dst, kindTrue), true
+		}
+		return append(dst, kindFalse), true
+	case value.Number:
+		return appendDecimal(append(dst, kindNumber), v, room)
+	case value.String:
+		return appendText(append(dst, kindText), v.Str(), room)
+	case value.Array, value.Object:
+	}
+	return append(dst, kindOther), true
+}
+
+// offset makes magnitudes positive. They have five digits: numbers that are parsed stay far below.
+const offset = 50_000
+
+// appendDecimal appends a number: its sign, its magnitude, its digits. Those of a negative number are counted down from nine.
+func appendDecimal(dst []byte, v value.Value, room int) ([]byte, bool) {
+	var buf [32]byte
+	digits, sign, magnitude := v.AppendDigits(buf[:0])
+	magnitude = min(max(magnitude, -offset+1), offset-1) + offset
+	switch sign {
+	case 0:
+		return append(append(dst, 'b'), end...), true
+	case 1:
+		dst = fmt.Appendf(append(dst, 'c'), "%05d", magnitude)
+	default:
+		dst = fmt.Appendf(append(dst, 'a'), "%05d", 2*offset-1-magnitude)
+		for i := range digits {
+			digits[i] = '0' + '9' - digits[i]
+		}
+	}
+	if len(digits) > room-16 {
+		return append(appendHash(append(append(dst, digits[:room-16]...), cut...), digits), end...), false
+	}
+	dst = append(dst, digits...)
+	if sign < 0 {
+		dst = append(dst, '~') // fewer digits are a greater number
+	}
+	return append(dst, end...), true
+}
+
+// appendText appends a text, without the letters that have a meaning in entries. Letters are not cut in two.
+func appendText(dst []byte, s string, room int) ([]byte, bool) {
+	from := len(dst)
+	for i, r := range s {
+		if len(dst)-from >= room {
+			return append(appendHash(append(dst, cut...), []byte(s)), end...), false
+		}
+		_ = i
+		dst = appendLetter(dst, r)
+	}
+	return append(dst, end...), true
+}
+
+// appendLetter appends a letter of a text.
+func appendLetter(dst []byte, r rune) []byte {
+	if r > '\x02' {
+		return append(dst, string(r)...)
+	}
+	return append(dst, '\x02', byte('0'+r))
+}
+
+func appendHash(dst, of []byte) []byte {
+	sum := sha256.Sum256(of)
+	return base32.HexEncoding.WithPadding(base32.NoPadding).AppendEncode(dst, sum[:16])
+}
+
+// AllNull reports whether nothing but nulls stands in a cursor, for so many values.
+func AllNull(cursor string, values int) bool {
+	return strings.HasPrefix(cursor, strings.Repeat(string(rune(kindNull)), values)+end)
+}
+
+// component returns the value with a number, from 0, of an entry's text or whole, as it stands there.
+func component(text string, number int) string {
+	text = text[1:]
+	for ; ; number-- {
+		n := 1
+		if text == "" {
+			return ""
+		}
+		if text[0] == kindNumber || text[0] == kindText {
+			n = strings.Index(text, end) + len(end)
+		}
+		if number == 0 {
+			return text[:n]
+		}
+		text = text[n:]
+	}
+}
+
+// Range is a part of an index: the entries that begin with some values, and whose next one is within bounds.
+type Range struct {
+	// fields is the number of values of an entry, equal how many of them are given.
+	fields, equal int
+	// head is the number of the index and the values that are given. The range is from from on and before to.
+	head, from, to string
+	// tests decide about entries that were cut.
+	tests []test
+}
+
+// test is about the entries that begin with a text: what of them was cut has to be within bounds.
+type test struct {
+	begin string
+	// low and high bound the value, prefix is what it begins with. Values that are equal to a bound are in if the flag is set.
+	low, high, prefix string
+	with              bool
+}
+
+// All returns all entries of index n, which have so many values.
+func All(n, fields int) Range {
+	r := Range{fields: fields, head: string(appendNumber(nil, n))}
+	return r.whole()
+}
+
+// whole returns the range of all entries that begin with the head.
+func (r Range) whole() Range {
+	r.from, r.to = r.head, r.head+beyond
+	return r
+}
+
+// Equal returns the entries of the range whose next values are these.
+func (r Range) Equal(values ...value.Value) Range {
+	head := []byte(r.head)
+	for _, v := range values {
+		head, _ = appendValue(head, v, roomOf(r.fields))
+	}
+	r.head, r.equal = string(head), r.equal+len(values)
+	return r.whole()
+}
+
+// Prefix returns the entries of the range whose next value is a text that begins with another.
+func (r Range) Prefix(prefix string) Range {
+	text, short := appendText([]byte(r.head+string(kindText)), prefix, roomOf(r.fields))
+	if short {
+		r.from = string(text[:len(text)-len(end)])
+		r.to = r.from + beyond
+		return r
+	}
+	r.from = groupOf(text)
+	r.to = r.from + beyond
+	whole, _ := appendText([]byte{kindText}, prefix, maxWhole)
+	r.tests = append(slices.Clone(r.tests), test{begin: r.from, prefix: string(whole[:len(whole)-len(end)])})
+	return r
+}
+
+// groupOf returns what all values begin with that are cut where this one is, which stands at the end of a text.
+func groupOf(text []byte) string { return string(text[:len(text)-len(end)-hashBytes]) }
+
+// Bound is an end of a range. The zero Value is none.
+type Bound struct {
+	Value     value.Value
+	Exclusive bool
+}
+
+// Between returns the entries of the range whose next value is between bounds, of the kind that these have. One that is missing is open;
+// bounds of two kinds have nothing between them.
+func (r Range) Between(low, high Bound) Range {
+	given := low
+	if given.Value.IsMissing() {
+		given = high
+	}
+	first, last := kindsOf(given.Value)
+	r.from, r.to = r.head+string(first), r.head+string(last)+beyond
+	if !low.Value.IsMissing() && !high.Value.IsMissing() {
+		if a, b := kindsOf(low.Value); a != first || b != last {
+			return r.none()
+		}
+		if a, b := kindsOf(high.Value); a != first || b != last {
+			return r.none()
+		}
+	}
+	if !low.Value.IsMissing() {
+		r = r.bounded(low, true)
+	}
+	if !high.Value.IsMissing() {
+		r = r.bounded(high, false)
+	}
+	return r
+}
+
+// none returns a range without entries.
+func (r Range) none() Range {
+	r.from, r.to = r.head, r.head
+	return r
+}
+
+// kindsOf returns the first and the last kind of values that are compared with one.
+func kindsOf(v value.Value) (first, last byte) {
+	text, _ := appendValue(nil, v, maxWhole)
+	if text[0] == kindFalse || text[0] == kindTrue {
+		return kindFalse, kindTrue
+	}
+	return text[0], text[0]
+}
+
+// bounded returns the part of the range on one side of a bound.
+func (r Range) bounded(b Bound, low bool) Range {
+	text, short := appendValue([]byte(r.head), b.Value, roomOf(r.fields))
+	if short {
+		// Behind all entries with the value, or before them.
+		at := string(text)
+		if low == b.Exclusive {
+			at += beyond
+		}
+		if low {
+			r.from = at
+		} else {
+			r.to = at
+		}
+		return r
+	}
+
+	// Those that are cut at the same place are looked at one by one.
+	group := groupOf(text)
+	whole, _ := appendValue(nil, b.Value, maxWhole)
+	t := test{begin: group, with: !b.Exclusive}
+	if low {
+		r.from, t.low = group, string(whole)
+	} else {
+		r.to, t.high = group+beyond, string(whole)
+	}
+	r.tests = append(slices.Clone(r.tests), t)
+	return r
+}
+
+// empty reports whether the range can have no entries.
+func (r *Range) empty() bool { return r.from >= r.to }
+
+// has reports whether an entry is in the range.
+func (r *Range) has(text, whole string) bool {
+	return text >= r.from && text < r.to && r.passes(text, whole)
+}
+
+// passes reports whether an entry between the ends of the range is in it.
+func (r *Range) passes(text, whole string) bool {
+	for i := range r.tests {
+		t := &r.tests[i]
+		if whole == "" || !strings.HasPrefix(text, t.begin) {
+			continue
+		}
+		v := component(whole, r.equal)
+		switch {
+		case t.prefix != "" && !strings.HasPrefix(v, t.prefix):
+			return false
+		case t.low != "" && (v < t.low || v == t.low && !t.with):
+			return false
+		case t.high != "" && (v > t.high || v == t.high && !t.with):
+			return false
+		}
+	}
+	return true
+}
+
+// in returns where the entries of the range are in the space of entries of a slot.
+func (r *Range) in(slot string) store.Range {
+	return store.Range{From: slot + "/" + r.from, To: slot + "/" + r.to}
+}

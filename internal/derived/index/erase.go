@@ -1,0 +1,148 @@
+package index
+
+import (
+	"context"
+	"errors"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/custody/erasure"
+	"j17/internal/derived/build"
+	"j17/internal/storage/store"
+)
+
+// Spaces lists where data of streams may stand, in an order that is not that of streams. Slots name the sets that a change of many rows
+// is about.
+func (s *Service) Spaces() []store.Declared {
+	return []store.Declared{
+		{Space: entrySpace, Whole: true}, {Space: rowSpace, Whole: true}, {Space: sourceSpace, Whole: true}, {Space: slotSpace, Whole: true},
+	}
+}
+
+// Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there by themselves, by
+// the notes in it. A build that has not come so far begins anew, since some of its rows may be of before; what a build has left that has
+// failed goes.
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	for keys := (store.Range{}); ; {
+		const page = 100
+		items, err := s.o.Store.Scan(ctx, t, slotSpace, keys, page)
+		if err = s.reset(ctx, t, keptDamage(err)); errors.Is(err, store.ErrNotFound) {
+			continue // there is none any more
+		}
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			if err := s.awaitErased(ctx, t, items[i].Key, e.Note); err != nil {
+				return err
+			}
+		}
+		if len(items) < page {
+			return s.o.Build.AwaitRemovals(ctx, t, removalPrefix)
+		}
+	}
+}
+
+// awaitErased waits until a slot shows nothing that was before a note, or is gone.
+func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, note j17.StreamID) error {
+	machine := clock.System{}
+	roused := false
+	var next *turn
+	defer func() { next.leave() }()
+	for {
+		behind := s.awaited(t, name)
+		sl, err := s.slot(ctx, t, name)
+		next.leave()
+		next = behind
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if sl.after().Compare(note) >= 0 && sl.Fanout == nil {
+			return nil
+		}
+
+		// One that follows the feed gets there, whoever sees to it.
+		s.asks(ctx, t, name)
+		_, err = s.o.Feed.Status(ctx, t, kind, name)
+		if errors.Is(err, store.ErrNotFound) {
+			if err := s.beginAnew(ctx, t, sl); err != nil && !conflict(err) {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		known, err := s.handled(ctx, t, name)
+		if err != nil || known.of(sl).Compare(note) >= 0 && sl.Fanout == nil {
+			return err
+		}
+
+		// Wait for it to get on.
+		waiting, stop := context.WithCancel(ctx)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = machine.Wait(waiting, machine.Now().Add(lookEvery)) // either way it is looked at again
+		}()
+		select {
+		case <-next.moved:
+		case <-over:
+			if !roused {
+				roused = true
+				s.wake(ctx, t, name) // it may rest in another process
+			}
+		}
+		stop()
+		<-over
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// beginAnew removes a slot that does not follow the feed, in one commit with the beginning of another one where it was being built. Whose
+// definition is not known here is built when somebody asks for it.
+func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
+	h, err := s.head(ctx, t, sl.ID)
+	if err != nil {
+		return err
+	}
+	status, err := s.o.Build.Status(ctx, t, kind, sl.name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	gone, err := s.drop(ctx, t, sl.name)
+	if err != nil {
+		return err
+	}
+	defer s.tell(t, sl.name)
+	if h.Building != sl.name && h.Serving == sl.name { // what is being built in its place may never be there
+		h.Serving = ""
+		return s.o.Store.Write(ctx, t, append(gone, h.put(sl.ID)))
+	}
+	if h.Building != sl.name {
+		return s.o.Store.Write(ctx, t, gone, store.Fence{Space: headSpace, Key: sl.ID, Rev: h.rev})
+	}
+
+	// What was being built is built again.
+	d := s.knows(t, sl.ID)
+	switch {
+	case d != nil && status.State == build.Running:
+		sides, err := s.starting(ctx, t, d, &h)
+		if err != nil {
+			return err
+		}
+		gone = append(gone, sides...)
+	case h.Serving != "" && h.Serving != sl.name:
+		h.Building = ""
+		gone = append(gone, h.put(sl.ID))
+	default:
+		gone = append(gone, store.Side{Op: store.Delete, Space: headSpace, Key: sl.ID, Cond: store.IfRev, Rev: h.rev})
+	}
+	return s.o.Store.Write(ctx, t, gone)
+}

@@ -1,0 +1,456 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/follow/feed"
+	"j17/internal/storage/store"
+)
+
+const (
+	// maxBatch is how many events are handled at a time.
+	maxBatch = 512
+	// maxRows is how many rows change in one commit, maxBytes from how many bytes on it is too much for one.
+	maxRows  = 1024
+	maxBytes = 8 << 20
+	// fanoutTurns is how many commits of a change of many rows follow each other before others have their turn.
+	fanoutTurns = 8
+	// unknownFor is how long a subscription rests whose definition is not known, unless somebody wakes it.
+	unknownFor = 5 * time.Second
+)
+
+// types tells events of which types can change rows.
+func (s *Service) types(ctx context.Context, t j17.Tenant, name string) ([]string, error) {
+	sl, err := s.slot(ctx, t, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil // hand ends the subscription
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sl.Types, nil
+}
+
+// hand brings a slot up to the end of a batch. The position in the slot says what was done: what comes again after a crash is passed over.
+func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
+	sl, err := s.slot(ctx, b.Tenant, b.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Feed.Unsubscribe(ctx, b.Tenant, kind, b.Name) // the slot was removed, by somebody who did not get any further
+	}
+	if err != nil {
+		return err
+	}
+	d := s.definition(b.Tenant, sl)
+	for d == nil {
+		if s.rest(b.Tenant, sl) {
+			return feed.Later{For: unknownFor}
+		}
+		d = s.definition(b.Tenant, sl)
+	}
+	// What changed nothing that the index shows was not written into the slot.
+	if sl.Fanout == nil && b.After.Compare(sl.after()) > 0 {
+		sl.After = writePosition(b.After)
+	}
+	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, behind: b.Behind, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
+	defer func() {
+		s.busy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
+		s.tell(b.Tenant, u.slot.name)
+	}()
+	s.behind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
+
+	// What was begun comes first.
+	if sl.Fanout != nil {
+		if err := u.fanout(ctx); err != nil {
+			return u.mend(ctx, err)
+		}
+		sl = u.slot // it is further now
+	}
+	if u.far(b.Behind, positionOf(&b.Entries[0])) {
+		s.show(ctx, b.Tenant, sl.name)
+		if err := u.inBulk(ctx); err != nil {
+			return u.mend(ctx, err)
+		}
+		sl = u.slot
+	}
+	b.Passed(sl.after())
+	n, touched, events := len(b.Entries), []j17.Key(nil), []*j17.Event(nil)
+	for _, e := range b.Entries {
+		if positionOf(&e).Compare(sl.after()) > 0 {
+			touched = appendTouched(touched, &e)
+			if e.Event != nil {
+				events = append(events, e.Event)
+			}
+		}
+	}
+	if d.Learn != nil && len(events) > 0 {
+		err = d.Learn(ctx, b.Tenant, events, b.Rewrites)
+	}
+	if len(touched) > 0 && err == nil {
+		s.counts.batches.Add(1)
+		err = u.batch(ctx, touched, positionOf(&b.Entries[n-1]), func() []store.Side { return b.Done(n) })
+	}
+	if err == nil {
+		b.Passed(u.slot.after())
+		s.behind(b.Tenant, sl.name, time.Time{})
+	}
+	return u.mend(ctx, err)
+}
+
+// damage is an error of what is stored of an index, and not of what its rows are made from.
+type damage struct{ error }
+
+// Unwrap returns what could not be read.
+func (d damage) Unwrap() error { return d.error }
+
+// mend ends the subscription of a slot that was removed, and lets the index be built anew where something of it cannot be read any more: its
+// subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is still there, somebody is about to remove it, and
+// until then it shows what it has shown.
+func (u *upkeep) mend(ctx context.Context, err error) error {
+	if errors.Is(err, errRemoved) {
+		u.slot.Fanout = nil // nobody waits for it
+		return u.s.o.Feed.Unsubscribe(ctx, u.t, kind, u.slot.name)
+	}
+	if _, is := errors.AsType[damage](err); !is {
+		return err
+	}
+	told := u.s.noticed(ctx, u.t, u.d.ID, u.slot.name, err)
+	if _, begun := errors.AsType[*NotReadyError](told); begun {
+		u.s.behind(u.t, u.slot.name, time.Time{})
+		return feed.Later{For: catchUp}
+	}
+	return told
+}
+
+// behind notes since when events wait for a slot, the zero time for none.
+func (s *Service) behind(t j17.Tenant, slot string, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since.IsZero() {
+		delete(s.waiting, place{t, slot})
+	} else {
+		s.waiting[place{t, slot}] = since
+	}
+}
+
+// unneeded lets go of what is known of the upkeep of a slot.
+func (s *Service) unneeded(t j17.Tenant, slot string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, place{t, slot})
+	delete(s.rests, place{t, slot})
+}
+
+// positionOf returns where an entry of a feed is.
+func positionOf(e *store.Entry) j17.StreamID {
+	if e.Event != nil {
+		return e.Event.StreamID
+	}
+	return e.Note.Position
+}
+
+// appendTouched appends the aggregates that an entry of a feed is about.
+func appendTouched(keys []j17.Key, e *store.Entry) []j17.Key {
+	if e.Event != nil {
+		return append(keys, e.Event.Key)
+	}
+	for i := range e.Note.Streams {
+		keys = append(keys, e.Note.Streams[i].Key)
+	}
+	return keys
+}
+
+// upkeep brings a slot to a position.
+type upkeep struct {
+	s    *Service
+	t    j17.Tenant
+	d    *Definition
+	slot *slot
+	// behind is how many events follow.
+	behind uint64
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes, and writes
+	// is how many writes each of them had into each of the spaces.
+	attempt, size int
+	light         bool
+	writes        [allSpaces]int
+}
+
+// batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
+// feed.
+func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
+	sources := u.sources(touched)
+	ids, all, err := u.rows(ctx, sources, u.size)
+	if err != nil {
+		return err
+	}
+	if !all {
+		return u.many(ctx, touched, sources, to)
+	}
+	c := u.several(ctx, ids, to, u.beside())
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.n < len(ids) || c.size > maxBytes:
+		return u.begin(ctx, sources, to)
+	case c.len() == 0:
+		u.s.reach(u.t, u.slot, to) // nothing that the index shows has changed; the feed keeps how far it is by itself
+		return nil
+	}
+	u.slot.After = writePosition(to)
+	u.s.counts.writes.Add(uint64(c.len()))
+	return u.s.o.Store.Write(ctx, u.t, append(append(c.writes(), u.slot.put()), done()...))
+}
+
+// many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many aggregates have changed. Where
+// that is not to be had, what has changed is taken down by name.
+func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
+	u.s.show(ctx, u.t, u.slot.name)
+	if u.attempt == 1 && to.Compare(u.s.small(u.t, u.slot.name)) > 0 {
+		before := u.slot.after()
+		if err := u.inBulk(ctx); err != nil {
+			return err
+		}
+		switch after := u.slot.after(); {
+		case after.Compare(to) >= 0:
+			return nil
+		case after.Compare(before) > 0:
+			return feed.Later{} // what is left of the batch comes again
+		}
+	}
+	sources, to, err := u.together(ctx, touched, sources, to)
+	if err != nil {
+		return err
+	}
+	return u.begin(ctx, sources, to)
+}
+
+// ownMark begins the name of an aggregate in a list of sources that is a row itself.
+const ownMark = "r"
+
+// sources returns in order what has changed with some aggregates: rows, and sources of rows.
+func (u *upkeep) sources(touched []j17.Key) (names []string) {
+	seen := make(map[j17.Key]bool, len(touched))
+	for _, key := range touched {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if key.Type == u.d.Type {
+			names = append(names, ownMark+key.ID)
+		}
+		if slices.Contains(u.d.Types, key.Type) {
+			names = append(names, sourceName(key))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// rows returns the ids of the rows that follow from sources, if there are not more than a number. It reports whether these are all.
+func (u *upkeep) rows(ctx context.Context, sources []string, limit int) (ids []string, all bool, err error) {
+	seen := map[string]bool{}
+	for _, name := range sources {
+		if own, is := strings.CutPrefix(name, ownMark); is {
+			seen[own] = true
+			continue
+		}
+		prefix := sourceKey(u.slot.name, name, "")
+		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix), limit+1)
+		if err != nil {
+			return nil, false, damage{err}
+		}
+		for i := range items {
+			seen[items[i].Key[len(prefix):]] = true
+		}
+		if len(seen) > limit {
+			return nil, false, nil
+		}
+	}
+	return slices.Sorted(maps.Keys(seen)), len(seen) <= limit, nil
+}
+
+// afterKey is the key after which a scan of a source goes on, "" from the first one.
+func afterKey(prefix, id string) string {
+	if id == "" {
+		return ""
+	}
+	return prefix + id
+}
+
+// readRecord returns the record of a row, nil if there is none.
+func readRecord(get getter, slot, id string) (*record, error) {
+	it, err := get(rowSpace, slot+"/"+id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec, err := parseRecord(it.Value)
+	if err != nil {
+		return nil, recordDamage(slot, id, err)
+	}
+	return rec, nil
+}
+
+// recordDamage tells that the record of a row cannot be read.
+func recordDamage(slot, id string, err error) error {
+	return &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
+}
+
+// maxTogether is of how many aggregates the events are that make one change of many rows.
+const maxTogether = 2 << 10
+
+// together takes what follows into a change of many rows: these would be made anew for each batch of a burst else, and nobody could read the slot
+// meanwhile. It returns what has changed, and up to where.
+func (u *upkeep) together(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) ([]string, j17.StreamID, error) {
+	if u.attempt > 1 {
+		return sources, to, nil
+	}
+	seen := make(map[j17.Key]bool, len(touched))
+	for _, key := range touched {
+		seen[key] = true
+	}
+	last, keys, some := to, touched, []j17.Key(nil)
+	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, to, u.s.limits.bulkMost) {
+		if err != nil {
+			return nil, to, err
+		}
+		before := len(keys)
+		some = appendTouched(some[:0], &e)
+		for _, key := range some {
+			if !seen[key] && (key.Type == u.d.Type || slices.Contains(u.d.Types, key.Type)) {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) > maxTogether {
+			keys = keys[:before]
+			break // it comes later, with those behind it
+		}
+		last = positionOf(&e)
+	}
+	if last == to {
+		return sources, to, nil
+	}
+	return u.sources(keys), last, nil
+}
+
+// begin takes down a change of many rows, so that it is worked off whatever happens.
+func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) error {
+	f := &fanout{To: writePosition(to), Sources: sources}
+	for _, name := range sources {
+		if strings.HasPrefix(name, ownMark) {
+			f.Total++
+			continue
+		}
+		n, err := u.s.o.Store.Count(ctx, u.t, sourceSpace, store.Prefix(sourceKey(u.slot.name, name, "")), maxCounted)
+		if err != nil {
+			return damage{err}
+		}
+		f.Total += uint64(n)
+	}
+	u.slot.Fanout = f
+	if err := u.s.o.Store.Write(ctx, u.t, []store.Side{u.slot.put()}); err != nil {
+		return err
+	}
+	u.large(ctx, f.Total)
+	return feed.Later{} // the next turn begins with it
+}
+
+// large tells of a change of many rows.
+func (u *upkeep) large(ctx context.Context, rows uint64) {
+	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
+		slog.String("index", u.slot.ID), slog.Uint64("rows", rows))
+}
+
+// maxCounted bounds the rows of one source that are counted beforehand.
+const maxCounted = 10_000_000
+
+// fanout goes on with a change of many rows. When it is done the slot is at its position; else it asks for another turn.
+func (u *upkeep) fanout(ctx context.Context) error {
+	if u.slot.Fanout.Feed {
+		return u.continued(ctx)
+	}
+	u.s.counts.fanouts.Add(1)
+	defer u.s.counts.fanouts.Add(-1)
+	for turns := 0; turns < fanoutTurns; {
+		f := u.slot.Fanout
+		ids, at, row, err := u.next(ctx, f)
+		if err != nil {
+			return err
+		}
+		c := u.several(ctx, ids, readPosition(f.To), u.beside())
+		if c.err != nil {
+			return c.err
+		}
+		if (c.n < len(ids) || c.size > maxBytes) && len(ids) > 1 {
+			u.size = len(ids) / 2
+			continue
+		}
+		turns++
+
+		// How far it is commits with the rows.
+		f.At, f.Row, f.Done = at, row, f.Done+uint64(len(ids))
+		ended := at == len(f.Sources)
+		if ended {
+			u.slot.After, u.slot.Fanout = f.To, nil
+		}
+		u.s.counts.writes.Add(uint64(c.len()))
+		if err := u.s.o.Store.Write(ctx, u.t, append(c.writes(), u.slot.put())); err != nil {
+			return err
+		}
+		if err := u.reload(ctx); ended || err != nil {
+			return err
+		}
+	}
+	return feed.Later{}
+}
+
+// errRemoved says that a slot was removed while somebody kept it up to date.
+var errRemoved = errors.New("the slot was removed")
+
+// reload reads the slot again behind a commit. After an error it stays what it was: errRemoved, or one of the store.
+func (u *upkeep) reload(ctx context.Context) error {
+	sl, err := u.s.slot(ctx, u.t, u.slot.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return errRemoved
+	}
+	if err == nil {
+		u.slot = sl
+	}
+	return err
+}
+
+// next returns the next rows of a change of many, and where it is behind them.
+func (u *upkeep) next(ctx context.Context, f *fanout) (ids []string, at int, row string, err error) {
+	at, row = f.At, f.Row
+	for at < len(f.Sources) && len(ids) < u.size {
+		name := f.Sources[at]
+		if own, is := strings.CutPrefix(name, ownMark); is {
+			ids = append(ids, own)
+			at, row = at+1, ""
+			continue
+		}
+		prefix, limit := sourceKey(u.slot.name, name, ""), u.size-len(ids)
+		items, err := u.s.o.Store.Scan(ctx, u.t, sourceSpace, store.Prefix(prefix).After(afterKey(prefix, row)), limit)
+		if err != nil {
+			return nil, 0, "", damage{err}
+		}
+		for i := range items {
+			row = items[i].Key[len(prefix):]
+			ids = append(ids, row)
+		}
+		if len(items) < limit {
+			at, row = at+1, ""
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), at, row, nil
+}

@@ -1,0 +1,396 @@
+package index
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+// Difference is the first thing in an index that is not as it follows from events.
+type Difference struct {
+	// Row is the id of the row, What a sentence about it.
+	Row, What string
+}
+
+// verifyPage is how many rows, or entries, are compared at one position.
+const verifyPage = 256
+
+// ofVerified is about what it takes to compare one of them, in units of work.
+const ofVerified = 1 << 11
+
+// verification compares an index with what follows from events.
+type verification struct {
+	s    *Service
+	t    j17.Tenant
+	d    *Definition
+	slot string
+	// pause is called before each page. done counts the rows and the entries that were compared.
+	pause func(done uint64) error
+	done  uint64
+}
+
+// Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
+// entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
+// one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
+// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is read
+// no more, and built anew. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
+// where the index is too far behind for that.
+func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
+	status, err := s.Status(ctx, t, id)
+	if err != nil {
+		return nil, err
+	}
+	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
+	slot, difference, err := s.verify(ctx, t, id, func(done uint64) error {
+		if progress != nil {
+			progress(done, max(status.Rows+status.Entries, done))
+		}
+		if !b.Spend(verifyPage * ofVerified) {
+			return b.Err()
+		}
+		return ctx.Err()
+	})
+	found := difference
+	if damage := damageOf(err); damage != nil {
+		difference, found, err = &Difference{What: Unreadable}, &Difference{What: damage.Error()}, nil
+	}
+	if difference == nil || err != nil {
+		return nil, err
+	}
+	return difference, s.replace(context.WithoutCancel(ctx), place{t, id}, slot, found)
+}
+
+// Unreadable is what is said of an index of which something cannot be read.
+const Unreadable = "something of it cannot be read any more, since its bytes on disk have changed; it is being built anew"
+
+// damageOf returns what says in an error of a verification that the index itself is damaged, nil for nothing.
+func damageOf(err error) error {
+	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
+		return damage
+	}
+	return nil
+}
+
+const (
+	// scrubEvery is the time between two looks through all indexes where the options do not say, scrubPause what each page of them waits.
+	scrubEvery = 6 * time.Hour
+	scrubPause = 50 * time.Millisecond
+)
+
+// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is read no more, and
+// built anew.
+func (s *Service) Run(ctx context.Context) error {
+	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
+		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
+			return err
+		}
+		return s.scrub(ctx)
+	}})
+	return nil
+}
+
+// scrub looks through all indexes that are known here.
+func (s *Service) scrub(ctx context.Context) error {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.known))
+	s.mu.Unlock()
+	var errs []error
+	for _, at := range all {
+		slot, difference, err := s.verify(ctx, at.tenant, at.name, func(uint64) error {
+			return s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(scrubPause))
+		})
+		damage := damageOf(err)
+		_, notReady := errors.AsType[*NotReadyError](err)
+		switch {
+		case damage != nil:
+			difference, err = &Difference{What: damage.Error()}, nil
+		case notReady || errors.Is(err, store.ErrNotFound):
+			continue
+		}
+		if difference != nil {
+			err = s.replace(ctx, at, slot, difference)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// replace drops a slot of an index because of what was found in it, and lets the index be built anew. Nothing is done, and said, where
+// somebody has done that already.
+func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
+	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
+	if dropped || err != nil {
+		s.counts.differences.Add(1)
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
+			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
+	}
+	s.tell(of.tenant, slot)
+	return err
+}
+
+// errEvents is that rows cannot be computed. It says nothing against the index, which could not be built anew either.
+var errEvents = errors.New("rows cannot be computed from events")
+
+// errMoved is why a verification begins anew.
+var errMoved = errors.New("another build of the index serves by now")
+
+// verify is Verify, and returns what served when it began.
+func (s *Service) verify(ctx context.Context, t j17.Tenant, id string, pause func(done uint64) error) (slot string, _ *Difference, _ error) {
+	for {
+		d := s.knows(t, id)
+		if d == nil {
+			return "", nil, store.ErrNotFound
+		}
+		h, err := s.head(ctx, t, id)
+		if err != nil {
+			return "", nil, err
+		}
+		v := &verification{s: s, t: t, d: d, slot: h.Serving, pause: pause}
+		difference, err := v.rows(ctx)
+		if err == nil && difference == nil {
+			difference, err = v.owners(ctx, entrySpace)
+		}
+		if err == nil && difference == nil {
+			difference, err = v.owners(ctx, sourceSpace)
+		}
+		if !errors.Is(err, errMoved) {
+			return v.slot, difference, err
+		}
+	}
+}
+
+// view opens a view of the slot that is compared, as it is at a position or a later one.
+func (v *verification) view(ctx context.Context, p j17.StreamID) (*View, error) {
+	if err := v.pause(v.done); err != nil {
+		return nil, err
+	}
+	view, err := v.s.At(ctx, v.t, v.d.ID, p)
+	if err != nil {
+		return nil, err
+	}
+	if view.slot.name != v.slot {
+		view.Close()
+		return nil, errMoved
+	}
+	return view, nil
+}
+
+// rows goes through all aggregates and all records, in the order of ids.
+func (v *verification) rows(ctx context.Context) (*Difference, error) {
+	for after := ""; ; {
+		last, difference, err := v.page(ctx, after)
+		if err != nil || difference != nil || last == "" {
+			return difference, err
+		}
+		after = last
+	}
+}
+
+// page compares the rows behind an id, and returns the last that was compared, "" at the end. It ends early behind a row that it had to look
+// at again.
+func (v *verification) page(ctx context.Context, after string) (last string, difference *Difference, err error) {
+	view, err := v.view(ctx, j17.StreamID{})
+	if err != nil {
+		return "", nil, err
+	}
+	defer view.Close()
+
+	// What is there, and what should be, as far as both are known.
+	ids, err := v.s.o.Store.Streams(ctx, v.t, v.d.Type, after, verifyPage)
+	if err != nil {
+		return "", nil, fmt.Errorf("%w: %w", errEvents, err)
+	}
+	prefix := v.slot + "/"
+	keys := store.Prefix(prefix)
+	if after != "" {
+		keys = keys.After(prefix + after)
+	}
+	items, err := view.moment.Scan(rowSpace, keys, verifyPage)
+	if err != nil {
+		return "", nil, err
+	}
+	upTo := beyond
+	if len(ids) == verifyPage {
+		upTo = ids[len(ids)-1]
+	}
+	records := map[string]*record{}
+	for i := range items {
+		id := items[i].Key[len(prefix):]
+		if records[id], err = parseRecord(items[i].Value); err != nil {
+			return "", &Difference{Row: id, What: "what is kept of the row cannot be read"}, nil
+		}
+		ids = append(ids, id)
+	}
+	if len(items) == verifyPage {
+		upTo = min(upTo, items[len(items)-1].Key[len(prefix):])
+	}
+	slices.Sort(ids)
+	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id > upTo })
+
+	// Both, compared.
+	for some := range slices.Chunk(ids, slice) {
+		rows, err := v.s.compute(ctx, v.t, v.d, view.at, some)
+		if err != nil {
+			return "", nil, fmt.Errorf("%w: %w", errEvents, err)
+		}
+		for i := range rows {
+			id := rows[i].ID
+			what, err := view.compare(&rows[i], records[id])
+			if err != nil {
+				return "", nil, err
+			}
+			v.done++
+			if what != "" {
+				view.Close()
+				difference, err := v.again(ctx, id)
+				return id, difference, err
+			}
+		}
+	}
+	if upTo == beyond {
+		return "", nil, nil
+	}
+	return upTo, nil, nil
+}
+
+// again compares a row that differs once more. The row of before was made from events as they are now: where some were rewritten and the
+// index has not handled that yet, it shows what they were. So now the index is waited for, and what counts is a comparison during which
+// nothing was rewritten.
+func (v *verification) again(ctx context.Context, id string) (*Difference, error) {
+	for {
+		rewrites := v.s.o.Store.Rewrites()
+		what, err := v.once(ctx, id)
+		if err != nil || what == "" {
+			return nil, err
+		}
+		if v.s.o.Store.Rewrites() == rewrites {
+			return &Difference{Row: id, What: what}, nil
+		}
+	}
+}
+
+// once compares a row as of where the feed ends now, or later.
+func (v *verification) once(ctx context.Context, id string) (what string, err error) {
+	end, err := v.s.present(ctx, v.t)
+	if err != nil {
+		return "", err
+	}
+	view, err := v.view(ctx, end)
+	if err != nil {
+		return "", err
+	}
+	defer view.Close()
+	rows, err := v.s.compute(ctx, v.t, v.d, view.at, []string{id})
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errEvents, err)
+	}
+	have, err := readRecord(view.moment.Get, v.slot, id)
+	if err != nil {
+		return "", err
+	}
+	return view.compare(&rows[0], have)
+}
+
+// compare says in what a row and what is stored of it differ, "" if in nothing.
+func (v *View) compare(row *Row, have *record) (what string, err error) {
+	want := recordOf(row)
+	if have == nil {
+		have = &record{}
+	}
+	switch {
+	case len(want.entries) > 0 && len(have.entries) == 0:
+		return "the row is missing in the index", nil
+	case len(want.entries) == 0 && len(have.entries) > 0:
+		return "the index has a row that should not be there", nil
+	case !slices.Equal(want.entries, have.entries):
+		return "the entries that are kept of the row are not those of its present values", nil
+	case !slices.Equal(want.names, have.names):
+		return "what the row is made from is not what is kept of it", nil
+	}
+	for i := range want.entries {
+		it, err := v.moment.Get(entrySpace, entryKey(v.slot.name, want.entries[i].text, row.ID))
+		if errors.Is(err, store.ErrNotFound) {
+			return "an entry of the row is missing", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if !bytes.Equal(it.Value, want.value(i)) {
+			return "an entry of the row has another value than it should have", nil
+		}
+	}
+	for _, name := range want.names {
+		_, err := v.moment.Get(sourceSpace, sourceKey(v.slot.name, name, row.ID))
+		if errors.Is(err, store.ErrNotFound) {
+			return "a note about what the row is made from is missing", nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// owners looks whether each entry, or note about a source, is that of a row.
+func (v *verification) owners(ctx context.Context, space store.Space) (*Difference, error) {
+	prefix := v.slot + "/"
+	for keys := store.Prefix(prefix); ; {
+		last, difference, err := v.ownersOf(ctx, space, keys)
+		if err != nil || difference != nil || last == "" {
+			return difference, err
+		}
+		keys = keys.After(last)
+	}
+}
+
+// ownersOf looks at a page of entries, and returns the last key of it, "" at the end.
+func (v *verification) ownersOf(ctx context.Context, space store.Space, keys store.Range) (last string, difference *Difference, err error) {
+	view, err := v.view(ctx, j17.StreamID{})
+	if err != nil {
+		return "", nil, err
+	}
+	defer view.Close()
+	items, err := view.moment.Scan(space, keys, verifyPage)
+	if err != nil {
+		return "", nil, err
+	}
+	for i := range items {
+		last = items[i].Key
+		text, id := last[len(v.slot)+1:], idOf([]byte(last))
+		text = strings.TrimSuffix(text, end+id)
+		rec, err := readRecord(view.moment.Get, v.slot, id)
+		if err != nil {
+			return "", nil, err
+		}
+		owned := false
+		switch {
+		case rec == nil:
+		case space == entrySpace:
+			owned = slices.ContainsFunc(rec.entries, func(e Entry) bool { return e.text == text })
+		default:
+			owned = slices.Contains(rec.names, text)
+		}
+		if !owned {
+			return "", &Difference{Row: id, What: fmt.Sprintf("the index has something in %s that is none of the row's", space)}, nil
+		}
+	}
+	if space == entrySpace {
+		v.done += uint64(len(items))
+	}
+	if len(items) < verifyPage {
+		last = ""
+	}
+	return last, nil, nil
+}

@@ -1,0 +1,539 @@
+package index
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/work"
+	"j17/internal/derived/build"
+	"j17/internal/storage/store"
+)
+
+const (
+	// patience is how long a reader waits for an index to show what is there, lookEvery how often it looks by itself: another process
+	// may be the one that brings it up to date.
+	patience  = 5 * time.Second
+	lookEvery = 20 * time.Millisecond
+	// quietEvents is how many events of other types are looked through before a reader waits for the feed.
+	quietEvents = 256
+	// quietFirst is how many of them are looked at first.
+	quietFirst = 4
+)
+
+// NotReadyError tells that an index cannot be read: it is being built, or is too far behind.
+type NotReadyError struct {
+	// Done and Total are rows of a build, or of a change of many rows, else events.
+	Done, Total uint64
+	// Failed is why the build of an index that was never there has failed.
+	Failed string
+}
+
+// Error describes it.
+func (e *NotReadyError) Error() string {
+	if e.Failed != "" {
+		return "the index could not be built: " + e.Failed
+	}
+	return "the index is being built, or is behind: try again in a moment"
+}
+
+// View is an index as of one position. It is to be closed, and soon. It is safe for concurrent use.
+type View struct {
+	moment store.Moment
+	slot   *slot
+	at     j17.StreamID
+	// held is how many ids a question holds in memory: mostIDs.
+	held int
+	// large is where it takes a place for its tenant when it holds few: fewIDs. placed is what it has there.
+	large  *work.Pool
+	few    int
+	tenant string
+	mu     sync.Mutex
+	placed int64
+	// told is given what could not be read, and returns what the reader is told.
+	told func(err error) error
+}
+
+// At returns an index as it is at a position or a later one, and waits up to five seconds until it is; for the zero position as it is.
+// The error is a *NotReadyError while it cannot be read, store.ErrNotFound if there is none.
+func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (*View, error) {
+	machine := clock.System{}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	var until time.Time
+	roused := false
+	var next *turn
+	defer func() { next.leave() }()
+	for {
+		v, behind, err := s.open(waiting, t, id, p)
+		next.leave()
+		next = behind
+		if v != nil || err != nil {
+			if v != nil {
+				s.counts.views.Add(1)
+			}
+			return v, err
+		}
+
+		// Somebody brings it up to date, here or elsewhere.
+		now := machine.Now()
+		if until.IsZero() {
+			s.counts.waited.Add(1)
+			until = now.Add(patience)
+		}
+		if !now.Before(until) || ctx.Err() != nil {
+			s.counts.late.Add(1)
+			return nil, errors.Join(ctx.Err(), s.late(ctx, t, id))
+		}
+		look, looked := context.WithCancel(waiting)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = machine.Wait(look, now.Add(lookEvery)) // either way it is looked at again
+		}()
+		select {
+		case <-next.moved:
+		case <-over:
+			if !roused {
+				roused = true
+				s.rouse(ctx, t, id)
+			}
+		}
+		looked()
+		<-over
+	}
+}
+
+// rouse lets an index go on whose upkeep may rest in another process.
+func (s *Service) rouse(ctx context.Context, t j17.Tenant, id string) {
+	if h, err := s.head(ctx, t, id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
+		s.wake(ctx, t, h.Serving)
+	}
+}
+
+// late says how far an index is that could not be waited for.
+func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
+	status, err := s.Status(context.WithoutCancel(ctx), t, id)
+	if err != nil {
+		return err
+	}
+	if f := status.Fanout; f != nil {
+		return &NotReadyError{Done: f.Done, Total: f.Total}
+	}
+	return &NotReadyError{Total: status.Lag}
+}
+
+// open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the caller leaves.
+func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *turn, err error) {
+	// How far it is is asked before the moment is opened: what was handled before is in it.
+	h, err := s.head(ctx, t, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	if h.Serving == "" {
+		return nil, nil, s.unbuilt(ctx, t, &h)
+	}
+	behind := s.awaited(t, h.Serving)
+	defer func() {
+		if v == nil && err == nil {
+			next = behind
+		} else {
+			behind.leave()
+		}
+	}()
+	s.asks(ctx, t, h.Serving)
+	known, err := s.handled(ctx, t, h.Serving)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := s.o.Store.Moment(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if v == nil {
+			m.Close()
+		}
+	}()
+
+	// The slot as it is in the moment.
+	sl, err := readSlot(m.Get, h.Serving)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, nil // another slot serves by now
+	}
+	if err != nil {
+		return nil, nil, s.reset(ctx, t, err)
+	}
+	if sl.Fanout != nil {
+		return nil, nil, nil
+	}
+
+	// It shows the position, if need be since nothing that follows concerns it.
+	reached := known.of(sl)
+	if reached.Compare(p) < 0 {
+		quiet, err := s.quiet(ctx, t, sl, reached, p)
+		if err != nil || !quiet {
+			return nil, nil, err
+		}
+		reached = p
+	}
+	told := func(err error) error { return s.noticed(context.WithoutCancel(ctx), t, id, sl.name, err) }
+	return &View{moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told}, nil, nil
+}
+
+// noticed lets an index be built anew where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
+func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, err error) error {
+	damage, is := errors.AsType[*store.CorruptionError](err)
+	if !is {
+		return err
+	}
+	if failed := s.replace(ctx, place{t, id}, slot, &Difference{What: damage.Error()}); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return &NotReadyError{}
+}
+
+// unbuilt says how far an index is that was never there.
+func (s *Service) unbuilt(ctx context.Context, t j17.Tenant, h *head) error {
+	if h.rev == 0 {
+		return store.ErrNotFound
+	}
+	status, err := s.buildOf(ctx, t, h)
+	if err != nil {
+		return err
+	}
+	if status == nil {
+		return &NotReadyError{}
+	}
+	e := &NotReadyError{Done: status.Done, Total: status.Total}
+	if status.State == build.Failed {
+		e.Failed = status.Error
+	}
+	return e
+}
+
+// handled returns up to where a slot as it is now shows all events, as far as that is known beside the slot.
+func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known reach, err error) {
+	// What is not of this revision of the slot is not about what it shows.
+	sl, err := s.slot(ctx, t, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return known, nil // it is about to be removed
+	}
+	if err != nil {
+		return known, err
+	}
+	s.mu.Lock()
+	known = s.reached[place{t, name}]
+	s.mu.Unlock()
+	if known.rev != sl.rev {
+		known = reach{rev: sl.rev}
+	}
+
+	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it in between.
+	status, err := s.o.Feed.Status(ctx, t, kind, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return known, nil // it does not follow the feed yet, or not any more
+	}
+	if status.After.Compare(known.at) > 0 {
+		known.at = status.After
+	}
+	return known, err
+}
+
+// of returns up to where a slot shows all events, by itself and by what is known of its revision.
+func (r reach) of(sl *slot) j17.StreamID {
+	at := sl.after()
+	if r.rev == sl.rev && r.at.Compare(at) > 0 {
+		at = r.at
+	}
+	return at
+}
+
+// quiet reports whether no event or note between two positions concerns a slot, as far as that is seen soon. It looks at a few first: where
+// much is written, one of them does.
+func (s *Service) quiet(ctx context.Context, t j17.Tenant, sl *slot, after, upTo j17.StreamID) (bool, error) {
+	for _, some := range []int{quietFirst, quietEvents - quietFirst} {
+		n := 0
+		for e, err := range s.o.Store.ReadChanges(ctx, t, after, some) {
+			if err != nil {
+				return false, err
+			}
+			at := positionOf(&e)
+			if at.Compare(upTo) > 0 {
+				return true, nil
+			}
+			if e.Event == nil || slices.Contains(sl.Types, e.Event.Key.Type) {
+				return false, nil
+			}
+			n, after = n+1, at
+		}
+		if n < some {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Touched returns the aggregates of some types that have events after one position and up to another. It looks at so many events of
+// the feed, and reports false if there are more.
+func (s *Service) Touched(ctx context.Context, t j17.Tenant, types []string, after, upTo j17.StreamID, most int) (keys []j17.Key, ok bool, err error) {
+	seen, n := map[j17.Key]bool{}, 0
+	for e, err := range s.o.Store.ReadChanges(ctx, t, after, most+1) {
+		if err != nil {
+			return nil, false, err
+		}
+		if positionOf(&e).Compare(upTo) > 0 {
+			return keys, true, nil
+		}
+		if n++; n > most {
+			return nil, false, nil
+		}
+		for _, key := range appendTouched(nil, &e) {
+			if slices.Contains(types, key.Type) && !seen[key] {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys, true, nil
+}
+
+// Position is what the view is as of: rows that are computed as of it are those that the index shows.
+func (v *View) Position() j17.StreamID { return v.at }
+
+// Close lets go of what the view shows. Further calls do nothing.
+func (v *View) Close() {
+	v.moment.Close()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.placed > 0 {
+		v.large.Give(v.tenant, v.placed)
+		v.placed = 0
+	}
+}
+
+// room takes the place of a question that holds many ids in memory when it holds n, until the view is closed.
+func (v *View) room(b *work.Budget, n int) error {
+	if n != v.few {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.placed > 0 {
+		return nil
+	}
+	var err error
+	v.placed, err = b.Take(v.large, v.tenant, 1, "memory for the rows of such a question")
+	return err
+}
+
+// Query says which entries of an index are looked for.
+type Query struct {
+	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value in common; all lanes
+	// have the same number of values given, each other ones. Entries of all lanes come in the order of what stands behind the given
+	// values, then of ids. A row that has several entries in them is found once, at the first of these.
+	Lanes [][]Range
+	// Backward is the exact reverse.
+	Backward bool
+}
+
+// Hit is a row that was found.
+type Hit struct {
+	ID string
+	// Cursor is where to go on behind it. It is no text that can be shown.
+	Cursor string
+}
+
+// lane is a lane that is being read.
+type lane struct {
+	number int
+	ranges []Range
+	// left are the parts of the ranges that were not read yet, in the order of reading.
+	left []store.Range
+	page []found
+	// size is how many entries are read next.
+	size int
+	// backward is the direction.
+	backward bool
+	skip     int
+}
+
+// found is an entry.
+type found struct {
+	lane int
+	// text is the entry, id that of the row; tail is what stands behind the given values, with the id.
+	text, id, tail string
+	many           bool
+}
+
+// lanes returns the lanes of a query, ready to be read.
+func (v *View) lanes(q *Query) []*lane {
+	lanes := make([]*lane, 0, len(q.Lanes))
+	for i, ranges := range q.Lanes {
+		l := &lane{number: i, ranges: ranges, backward: q.Backward, size: firstPage}
+		if len(ranges) > 0 {
+			l.skip = len(v.slot.name) + 1 + len(ranges[0].head)
+		}
+		for j := range ranges {
+			if ranges[j].empty() {
+				continue
+			}
+			keys := ranges[j].in(v.slot.name)
+			keys.Backward = q.Backward
+			if n := len(l.left); n > 0 && keys.From < l.left[n-1].To {
+				l.left[n-1].To = max(l.left[n-1].To, keys.To) // both are looked through for values that are cut at the same place
+				continue
+			}
+			l.left = append(l.left, keys)
+		}
+		if q.Backward {
+			slices.Reverse(l.left)
+		}
+		lanes = append(lanes, l)
+	}
+	return lanes
+}
+
+const (
+	// firstPage and lastPage are how many entries of a lane are read at a time, at first and in the end.
+	firstPage = 64
+	lastPage  = 1024
+)
+
+// seek goes behind a cursor.
+func (l *lane) seek(cursor string, backward bool) {
+	if cursor == "" || len(l.ranges) == 0 {
+		return
+	}
+	for i := range l.left {
+		at := l.left[i].From[:min(l.skip, len(l.left[i].From))] + cursor
+		if backward {
+			l.left[i].To = min(l.left[i].To, at)
+		} else {
+			l.left[i] = l.left[i].After(at)
+		}
+	}
+}
+
+// first returns the lane with the first entry, nil at the end.
+func first(b *work.Budget, v *View, lanes []*lane, backward bool) (best *lane, err error) {
+	for _, l := range lanes {
+		if err := l.fill(b, v); err != nil {
+			return nil, err
+		}
+		if len(l.page) == 0 {
+			continue
+		}
+		if best == nil || (l.head().tail < best.head().tail) != backward && l.head().tail != best.head().tail {
+			best = l
+		}
+	}
+	return best, nil
+}
+
+func (l *lane) head() *found { return &l.page[0] }
+func (l *lane) pop()         { l.page = l.page[1:] }
+
+// fill reads on when all that was read is taken.
+func (l *lane) fill(b *work.Budget, v *View) error {
+	for len(l.page) == 0 && len(l.left) > 0 {
+		keys := &l.left[0]
+		n := 0
+		var last string
+		err := v.each(b, *keys, func(key, value []byte) bool {
+			n++
+			last = string(key)
+			if f, ok := l.found(last, value); ok {
+				l.page = append(l.page, f)
+			}
+			return n < l.size
+		})
+		if err != nil {
+			return err
+		}
+		switch {
+		case n < l.size:
+			l.left = l.left[1:]
+		case keys.Backward:
+			keys.To = last
+		default:
+			*keys = keys.After(last)
+		}
+		l.size = min(4*l.size, lastPage)
+	}
+	return nil
+}
+
+// found takes an entry of the lane apart, and reports whether it is in one of its ranges.
+func (l *lane) found(key string, value []byte) (found, bool) {
+	slotBytes := l.skip - len(l.ranges[0].head)
+	at := strings.LastIndex(key, end)
+	if at < l.skip {
+		return found{}, false // no entry of ours
+	}
+	whole, many := wholeOf(value)
+	text := key[slotBytes:at]
+	for i := range l.ranges {
+		if l.ranges[i].has(text, whole) {
+			return found{lane: l.number, text: text, id: key[at+len(end):], tail: key[l.skip:], many: many}, true
+		}
+	}
+	return found{}, false
+}
+
+// idOf returns the id of the row whose entry is under a key.
+func idOf(key []byte) string { return string(key[bytes.LastIndexByte(key, end[0])+len(end):]) }
+
+// each passes entries, as long as the budget lasts.
+func (v *View) each(b *work.Budget, keys store.Range, do func(key, value []byte) bool) error {
+	return v.eachIn(b, entrySpace, keys, do)
+}
+
+// eachIn passes items of a space, as long as the budget lasts.
+func (v *View) eachIn(b *work.Budget, space store.Space, keys store.Range, do func(key, value []byte) bool) error {
+	err := v.moment.Each(space, keys, func(key, value []byte) bool { return b.SpendBytes(len(key)+len(value)) && do(key, value) })
+	return cmp.Or(err, b.Err())
+}
+
+// Count returns how many rows a query finds. Its errors are those of Scan. Rows that have several entries are held in memory, so that each is
+// counted once, and looked up where these are too many.
+func (v *View) Count(b *work.Budget, q Query) (n uint64, err error) {
+	defer func() { err = v.told(err) }()
+	seen, some := firsts{}, newIDs(v.held)
+	for _, l := range v.lanes(&q) {
+		tested := slices.ContainsFunc(l.ranges, func(r Range) bool { return len(r.tests) > 0 })
+		for _, keys := range l.left {
+			var failed error
+			err := v.each(b, keys, func(key, value []byte) bool {
+				if len(value) == 0 || !tested && value[0] == only {
+					n++ // it is the only entry of its row, and is in the range
+					return true
+				}
+				f, ok := l.found(string(key), value)
+				if !ok {
+					return true
+				}
+				if some.full() {
+					if ok = !some.has(f.id); ok {
+						ok, failed = v.isFirst(b, seen, &q, &f)
+					}
+				} else if ok = some.add(f.id); ok {
+					failed = v.room(b, some.len())
+				}
+				n += uint64(one(ok))
+				return failed == nil && b.Spend(idCost)
+			})
+			if err = cmp.Or(err, failed, b.Err()); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,148 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/core/decider"
+	"j17/internal/derived/build"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs any more. Their
+// names are those of slots.
+const (
+	filling  = "place"
+	emptying = "place-removal"
+)
+
+// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any more, and goes on with a
+// process that has heard of the latest deployment where this one has not.
+var (
+	errUnneeded = errors.New("place: the slot is not needed any more")
+	errBehind   = errors.New("place: this process has not heard of the slot yet")
+)
+
+// unknown says why a slot is not known.
+func (s *Service) unknown(ctx context.Context, p *build.Page) error {
+	items, err := s.Store.Scan(ctx, p.Tenant, slots, store.Prefix(p.Type+"/"), maxSlots)
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		if sl, err := readSlot(&items[i]); err != nil || sl.ID == p.Name {
+			return cmp.Or(err, errBehind)
+		}
+	}
+	return &build.Failure{Err: errUnneeded}
+}
+
+// fill returns the records of a page of aggregates. Whoever has one already has got it by a later event.
+func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error) {
+	k, err := s.present(ctx, p.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	var sl *slot
+	for _, one := range k.slots[p.Type] {
+		if one.ID == p.Name {
+			sl = one
+		}
+	}
+	if sl == nil {
+		return nil, s.unknown(ctx, p)
+	}
+
+	var sides []store.Side
+	for _, id := range p.IDs {
+		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return nil, s.met(ctx, p.Tenant, err)
+		}
+		l, err := s.last(ctx, p.Tenant, k.decider.Types[p.Type], sl, id)
+		if err != nil {
+			return nil, err
+		}
+		if l != nil {
+			side := sl.record(id, l)
+			side.Cond = store.IfAbsent
+			sides = append(sides, side)
+		}
+	}
+	return sides, nil
+}
+
+// last returns the last place that the events of an aggregate have, nil where none has one. Those that do not fit are passed over.
+func (s *Service) last(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string) (*decider.Location, error) {
+	l, _, err := s.lastOf(ctx, t, typ, sl, id, 1, 0)
+	return l, err
+}
+
+// lastOf is last of the events of versions from and to, or of all from there on for 0, and tells the version of the one that has it.
+func (s *Service) lastOf(ctx context.Context, t j17.Tenant, typ *spec.AggregateType, sl *slot, id string, from, to uint64) (found *decider.Location, version uint64, err error) {
+	// The later ones are looked at first, of which there are not many before one that fits.
+	const most = 64
+	type candidate struct {
+		geo     *spec.Geo
+		data    value.Value
+		version uint64
+	}
+	key := j17.Key{Type: sl.typ, ID: id}
+	var window []candidate
+	look := func() {
+		for _, c := range slices.Backward(window) {
+			if l, err := decider.Locate(c.geo, c.data); err == nil && l != nil {
+				found, version = l, c.version
+				break
+			}
+		}
+		window = window[:0]
+	}
+	for ev, err := range s.Store.ReadStream(ctx, t, key, from, to) {
+		if err != nil {
+			return nil, 0, err
+		}
+		et := typ.Events[ev.Type]
+		if et == nil || et.Geo == nil || et.Geo.Type.Name != sl.place.Type.Name {
+			continue
+		}
+		data, err := value.ParseStored(string(ev.Data))
+		if err != nil {
+			return nil, 0, fmt.Errorf("the data of event %d of %s: %w", ev.Version, key, err)
+		}
+		if data.At(et.Geo.Steps).IsMissing() {
+			continue
+		}
+		if window = append(window, candidate{et.Geo, data, ev.Version}); len(window) == most {
+			look()
+		}
+	}
+	look()
+	return found, version, nil
+}
+
+// empty removes the records of a page of aggregates, and their entries with them.
+func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
+	sl := slot{ID: p.Name, typ: p.Type}
+	var sides []store.Side
+	for _, id := range p.IDs {
+		_, err := s.Store.Get(ctx, p.Tenant, places, sl.key(id))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, s.met(ctx, p.Tenant, err)
+		}
+		sides = append(sides, store.Side{Op: store.Delete, Space: places, Key: sl.key(id), Entries: cells})
+	}
+	return sides, nil
+}

@@ -1,0 +1,273 @@
+package place
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/storage/store"
+)
+
+const (
+	// comparedPage is how many aggregates, or entries, are compared as of one position.
+	comparedPage = 256
+	// comparedAgain is after how long a stream that was rewritten is looked at once more: it differs until its places were erased, too.
+	comparedAgain = time.Minute
+)
+
+// errEvents is that events cannot be read. It says nothing against places, which could not be made anew either.
+var errEvents = errors.New("the events of an aggregate cannot be read")
+
+// Difference is the first thing in the places of an environment that is not as it follows from events.
+type Difference struct {
+	// Type and ID are those of the aggregate, Geo is the name of the geo type; ID is "" where something cannot be read. What is a sentence.
+	Type, ID, Geo, What string
+}
+
+// damageOf returns what says in an error of a comparison that places themselves are damaged, nil for nothing.
+func damageOf(err error) error {
+	if damage, is := errors.AsType[*store.CorruptionError](err); is && !errors.Is(err, errEvents) {
+		return damage
+	}
+	return nil
+}
+
+// comparison compares a slot with what follows from events, a page as of one position.
+type comparison struct {
+	s    *Service
+	t    j17.Tenant
+	k    *known
+	slot *slot
+	// pause is called before each page, with what was compared since.
+	pause func(done int) error
+	// position is that of the last page; aggregates and entries count what was compared.
+	position            j17.StreamID
+	aggregates, entries uint64
+}
+
+// page opens a moment. It is errMoved where the slot was begun anew meanwhile.
+func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
+	if err := c.pause(done); err != nil {
+		return nil, err
+	}
+	m, err := c.s.Store.Moment(ctx, c.t)
+	if err != nil {
+		return nil, err
+	}
+	kinds := Kinds{s: c.s, tenant: c.t, slots: []*slot{c.slot}}
+	if err := kinds.current(m); err != nil {
+		m.Close()
+		return nil, err
+	}
+	c.position = m.Position()
+	return m, nil
+}
+
+// all compares the records of all aggregates with their events, and all entries with the records. It returns the first difference, nil for none.
+func (c *comparison) all(ctx context.Context) (*Difference, error) {
+	done := 0
+	for after := ""; ; {
+		ids, err := c.s.Store.Streams(ctx, c.t, c.slot.typ, after, comparedPage)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errEvents, err)
+		}
+		if difference, err := c.some(ctx, done, ids); difference != nil || err != nil {
+			return difference, err
+		}
+		done = len(ids)
+		c.aggregates += uint64(done)
+		if done < comparedPage {
+			break
+		}
+		after = ids[done-1]
+	}
+	for keys := store.Prefix(c.slot.ID + "/"); ; {
+		last, n, difference, err := c.owners(ctx, done, keys)
+		if difference != nil || err != nil {
+			return difference, err
+		}
+		done = n
+		c.entries += uint64(n)
+		if n < comparedPage {
+			return nil, nil
+		}
+		keys = keys.After(last)
+	}
+}
+
+// some compares a page of aggregates.
+func (c *comparison) some(ctx context.Context, done int, ids []string) (*Difference, error) {
+	m, err := c.page(ctx, done)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	keys := make([]j17.Key, len(ids))
+	for i, id := range ids {
+		keys[i] = j17.Key{Type: c.slot.typ, ID: id}
+	}
+	heads, err := m.Heads(keys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errEvents, err)
+	}
+	for i, id := range ids {
+		if heads[i].Length == 0 {
+			continue // it is younger than what is compared
+		}
+		what, err := c.aggregate(ctx, m, id, heads[i])
+		if what != "" && err == nil {
+			what, err = c.again(ctx, id)
+		}
+		if what != "" || err != nil {
+			return c.differs(id, what), err
+		}
+	}
+	return nil, nil
+}
+
+// again compares an aggregate once more, as of now: what is read of events is as they are now, also where they were rewritten since the moment of
+// the page. Its places are erased a moment after it.
+func (c *comparison) again(ctx context.Context, id string) (what string, err error) {
+	key := j17.Key{Type: c.slot.typ, ID: id}
+	for waited := false; ; waited = true {
+		m, err := c.s.Store.Moment(ctx, c.t)
+		if err != nil {
+			return "", err
+		}
+		heads, err := m.Heads([]j17.Key{key})
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errEvents, err)
+		} else {
+			what, err = c.aggregate(ctx, m, id, heads[0])
+		}
+		m.Close()
+		if err != nil || what == "" || heads[0].Generation == 0 || waited {
+			return what, err
+		}
+		if err := c.s.Clock.Wait(ctx, c.s.Clock.Now().Add(comparedAgain)); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (c *comparison) differs(id, what string) *Difference {
+	if what == "" {
+		return nil
+	}
+	return &Difference{Type: c.slot.typ, ID: id, Geo: c.slot.place.Type.Name, What: what}
+}
+
+// aggregate says in what the record of an aggregate differs from its events, and its entries from the record.
+func (c *comparison) aggregate(ctx context.Context, m store.Moment, id string, head store.Head) (string, error) {
+	// Where its events say that it is, and what is kept of that.
+	want, _, err := c.s.lastOf(ctx, c.t, c.k.decider.Types[c.slot.typ], c.slot, id, 1, head.Length)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errEvents, err)
+	}
+	if want != nil && want.Point == nil && want.Shape == nil {
+		want = nil
+	}
+	item, err := m.Get(places, c.slot.key(id))
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", err
+	}
+	var have *decider.Location
+	if err == nil {
+		if have, err = readRecord(&item); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case equal(have, want):
+	case have == nil:
+		return "its place is missing", nil
+	case want == nil:
+		return "it has a place, and its events have none", nil
+	default:
+		return "its place is not that of its last event with one", nil
+	}
+	if have == nil {
+		return "", nil
+	}
+
+	// The entries by which it is found.
+	keys, _, err := store.ReadEntries(item.Value)
+	if err != nil {
+		return "", err
+	}
+	if should, _, _ := store.ReadEntries(c.slot.record(id, want).Value); len(keys) == 0 || want.Point != nil && !slices.EqualFunc(keys, should, bytes.Equal) {
+		return "the entries that are kept of its place are not those of the place", nil
+	}
+	for _, key := range keys {
+		_, err := m.Get(cells, string(key))
+		if errors.Is(err, store.ErrNotFound) {
+			return "an entry of its place is missing", nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// equal reports whether two locations are the same one; nil is nowhere.
+func equal(a, b *decider.Location) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	switch {
+	case a.Point != nil && b.Point != nil:
+		if *a.Point != *b.Point {
+			return false
+		}
+	case a.Shape != nil && b.Shape != nil:
+		if !bytes.Equal(a.Shape.AppendBinary(nil), b.Shape.AppendBinary(nil)) {
+			return false
+		}
+	default:
+		return false
+	}
+	return bytes.Equal(a.Properties.AppendJSON(nil), b.Properties.AppendJSON(nil))
+}
+
+// entryParts is how many parts the key of an entry has; the last one is the id.
+const entryParts = 4
+
+// owners looks whether each of a page of entries is that of the aggregate that it names. last is the last one, n how many there were.
+func (c *comparison) owners(ctx context.Context, done int, keys store.Range) (last string, n int, _ *Difference, err error) {
+	m, err := c.page(ctx, done)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	defer m.Close()
+	items, err := m.Scan(cells, keys, comparedPage)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	for i := range items {
+		last = items[i].Key
+		parts := strings.SplitN(last, "/", entryParts)
+		if len(parts) < entryParts {
+			return "", 0, nil, &store.CorruptionError{Where: "an entry of places", Err: errRecord}
+		}
+		id := parts[entryParts-1]
+		var own [][]byte
+		item, err := m.Get(places, c.slot.key(id))
+		if err == nil {
+			own, _, err = store.ReadEntries(item.Value)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", 0, nil, err
+		}
+		if !slices.ContainsFunc(own, func(k []byte) bool { return string(k) == last }) {
+			return "", 0, c.differs(id, "there is an entry in its name that is none of its place"), nil
+		}
+	}
+	return last, len(items), nil, nil
+}

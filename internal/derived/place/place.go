@@ -1,0 +1,482 @@
+// Package place keeps where aggregates are, and finds them by it. What an event says of a place depends on the event alone, so that its
+// entries are written in the event's own commit (Derive): nothing is ever behind. Events that are older than the spec's wish to know
+// about places are gone through in the background (build.go). Queries see one moment of the store (near.go, area.go).
+//
+// Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new one; what is in the old
+// one is removed.
+package place
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/value"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/derived/build"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// The side spaces of an environment.
+const (
+	// slots has an item for each kind of place of an aggregate type, under "type/name".
+	slots store.Space = "place.slots"
+	// places has the record of each aggregate that ever had a place, under "type:id/slot"; cells its entries.
+	places store.Space = "places"
+	// cells has entries, without values: "slot/cell/point/id" for points, "slot/cell//id" for areas.
+	cells store.Space = "place.cells"
+	// resets has one item, which counts how often slots were thrown away with all that is in them, since they could not be read.
+	resets store.Space = "place.resets"
+)
+
+// maxSlots is more than a spec can have kinds of places.
+const maxSlots = 100_000
+
+// Storage is what places need of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Moments
+	store.Emptying
+	// Rewrites is part of store.Feed.
+	Rewrites() uint64
+}
+
+// Options configures a Service. All fields are required, but Scrub.
+type Options struct {
+	Store  Storage
+	Builds *build.Service
+	// Engine asks Derive and Mend of whoever made it.
+	Engine *engine.Engine
+	Clock  clock.Clock
+	Worker *worker.Kit
+	Logger *slog.Logger
+	// Scrub is the time between two looks through all places; 0 means six hours.
+	Scrub time.Duration
+}
+
+// Service keeps and finds places. It is safe for concurrent use, and so are several of them over one store.
+type Service struct {
+	Options
+	// few is how many points are put in order. Of a million aggregates, a page of those that are among more is found by going through
+	// about as many records. enough is how many entries and records are looked at before a mark is passed on, most how many without one.
+	// crowd is how many groups of points are held at a time.
+	few, enough, most, crowd int
+
+	known sync.Map // of *known by j17.Tenant
+	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
+	latest sync.Map
+	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
+	replaced sync.Map
+	// staying is what is known of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
+	staying   sync.Map
+	verifying verifications
+	counts    struct {
+		written, queries, scanned, rebuilt atomic.Uint64
+	}
+}
+
+// Stats counts what a service has done since it was made.
+type Stats struct {
+	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and records that were
+	// looked at for them.
+	Written, Queries, Scanned uint64
+	// Rebuilt counts how often places were not what follows from events, and were built anew.
+	Rebuilt uint64
+}
+
+// New returns a service, and adds its kinds of builds to Options.Builds.
+func New(o Options) *Service {
+	if o.Scrub == 0 {
+		o.Scrub = scrubEvery
+	}
+	s := &Service{Options: o, few: 8000, enough: 20_000, most: mostEntries, crowd: crowd, verifying: verifications{all: map[j17.Tenant]*Progress{}}}
+	o.Builds.Handle(build.Kind{Name: filling, Page: s.fill})
+	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
+	return s
+}
+
+// Stats returns the counters.
+func (s *Service) Stats() Stats {
+	return Stats{Written: s.counts.written.Load(), Queries: s.counts.queries.Load(), Scanned: s.counts.scanned.Load(), Rebuilt: s.counts.rebuilt.Load()}
+}
+
+// slot is where the places of a kind are kept.
+type slot struct {
+	ID          string `json:"slot"`
+	Fingerprint []byte `json:"fingerprint"`
+	// Built tells that there are older events, which a build goes through.
+	Built bool `json:"built,omitempty"`
+	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun anew.
+	Rebuilt uint64 `json:"rebuilt,omitempty"`
+	// Resets is how often slots had been thrown away when this one was made, so that it is told from one of before.
+	Resets uint64 `json:"resets,omitempty"`
+
+	typ   string
+	place *spec.Place
+	// stored is how it is kept.
+	stored []byte
+	// ready tells that all older events were gone through.
+	ready atomic.Bool
+}
+
+// Forget lets go of what is known of the slots of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.known.Delete(t)
+	s.latest.Delete(t)
+	s.replaced.Delete(t)
+	s.staying.Delete(t)
+}
+
+// known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
+// been begun anew meanwhile, which whoever reads them looks for (Kinds.current).
+type known struct {
+	decider *decider.Decider
+	// slots are those of aggregate types, in the order of the names of their geo types.
+	slots map[string][]*slot
+	// resets is how often slots had been thrown away, and rev the revision of the item that says so, 0 while there is none.
+	resets, rev uint64
+}
+
+// of returns the slots of a tenant for what is deployed, which is written down before anything else is stored with it: so that a slot
+// has missed nothing, however often the spec goes back and forth.
+func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
+	if found, ok := s.known.Load(t); ok {
+		if k, _ := found.(*known); k.decider == d {
+			return k, nil
+		}
+	}
+	for reset := false; ; {
+		k, sides, err := s.adopt(ctx, t, d, reset)
+		if damage, is := errors.AsType[damagedSlots](err); is && !reset {
+			if reset, err = s.reset(ctx, t, damage); err == nil {
+				continue
+			}
+		}
+		if err == nil && len(sides) > 0 {
+			err = s.Store.Write(ctx, t, sides, fences...)
+		}
+		if conflict, ok := errors.AsType[*store.SideConflict](err); ok {
+			if slices.ContainsFunc(fences, func(f store.Fence) bool { return f.Space == conflict.Space && f.Key == conflict.Key }) {
+				return k, nil // something else is deployed, and whatever follows from this is refused
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.known.Store(t, k)
+		s.latest.Store(t, k)
+		return k, nil
+	}
+}
+
+// keptSlot is a slot as it is stored, under a revision.
+type keptSlot struct {
+	*slot
+
+	rev uint64
+}
+
+// kept returns all slots that are stored, by their names.
+func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, error) {
+	items, err := s.Store.Scan(ctx, t, slots, store.Range{}, maxSlots)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]keptSlot, len(items))
+	for i := range items {
+		sl, err := readSlot(&items[i])
+		if err != nil {
+			return nil, err
+		}
+		all[items[i].Key] = keptSlot{sl, items[i].Rev}
+	}
+	return all, nil
+}
+
+// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset tells that all were thrown
+// away just now. The error is a damagedSlots where slots cannot be read.
+func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool) (*known, []store.Side, error) {
+	before, err := s.countResets(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	have, err := s.kept(ctx, t)
+	if _, damaged := errors.AsType[*store.CorruptionError](err); damaged {
+		err = damagedSlots{err, before}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+
+	// Those that stay, and those that are new.
+	k := &known{decider: d, slots: map[string][]*slot{}, resets: before.n, rev: before.rev}
+	former := s.former(t, k)
+	var sides []store.Side
+	for name, typ := range d.Types {
+		for _, p := range typ.Places {
+			key := name + "/" + p.Type.Name
+			kept, is := have[key]
+			delete(have, key)
+			if is {
+				if string(kept.Fingerprint) == string(p.Fingerprint[:]) {
+					kept.typ, kept.place = name, p
+					k.slots[name] = append(k.slots[name], kept.slot)
+					continue
+				}
+				sides = append(sides, s.leave(t, name, kept.slot)...)
+			}
+			fresh := &slot{ID: strings.ToLower(rand.Text()[:16]), Fingerprint: p.Fingerprint[:], Resets: before.n, typ: name, place: p}
+			if reset {
+				fresh.Rebuilt = 1
+			}
+			if was := former.slotOf(name, p.Type); was != nil && !is && string(was.Fingerprint) == string(fresh.Fingerprint) {
+				fresh.ID, fresh.Rebuilt = was.ID, was.Rebuilt+1
+				sides = append(sides, s.Builds.Forget(emptying, was.ID)...)
+			}
+			first, err := s.Store.Streams(ctx, t, name, "", 1)
+			if err != nil {
+				return nil, nil, err
+			}
+			if fresh.Built = len(first) > 0; fresh.Built {
+				sides = append(sides, s.Builds.Start(filling, &build.Job{Tenant: t, Name: fresh.ID, Types: []string{name}})...)
+			}
+			put := fresh.put()
+			if put.Cond = store.IfAbsent; is {
+				put.Cond, put.Rev = store.IfRev, kept.rev
+			}
+			sides = append(sides, put)
+			k.slots[name] = append(k.slots[name], fresh)
+		}
+	}
+
+	// Those that nobody needs.
+	for key, old := range have {
+		name, _, _ := strings.Cut(key, "/")
+		sides = append(sides, store.Side{Op: store.Delete, Space: slots, Key: key, Cond: store.IfRev, Rev: old.rev})
+		sides = append(sides, s.leave(t, name, old.slot)...)
+	}
+	return k, sides, nil
+}
+
+// leave returns the writes that begin the removal of what is in a slot.
+func (s *Service) leave(t j17.Tenant, aggregateType string, old *slot) []store.Side {
+	return append(s.Builds.Forget(filling, old.ID), s.Builds.Start(emptying, &build.Job{Tenant: t, Name: old.ID, Types: []string{aggregateType}})...)
+}
+
+var errNameless = errors.New("it has no name")
+
+func readSlot(item *store.Item) (*slot, error) {
+	kept := &slot{stored: item.Value}
+	err := json.Unmarshal(item.Value, kept)
+	if err == nil && kept.ID == "" {
+		err = errNameless
+	}
+	if err != nil {
+		return nil, &store.CorruptionError{Where: "the slot of places " + item.Key, Err: err}
+	}
+	return kept, nil
+}
+
+// name is the key of the slot's item.
+func (sl *slot) name() string { return sl.typ + "/" + sl.place.Type.Name }
+
+// put is the write that keeps the slot.
+func (sl *slot) put() store.Side {
+	sl.stored, _ = json.Marshal(struct { //nolint:errchkjson // texts and numbers: it cannot fail
+		ID          string `json:"slot"`
+		Fingerprint []byte `json:"fingerprint"`
+		Built       bool   `json:"built,omitempty"`
+		Rebuilt     uint64 `json:"rebuilt,omitempty"`
+		Resets      uint64 `json:"resets,omitempty"`
+	}{sl.ID, sl.Fingerprint, sl.Built, sl.Rebuilt, sl.Resets})
+	return store.Side{Op: store.Put, Space: slots, Key: sl.name(), Value: sl.stored}
+}
+
+// slotOf returns the slot of the places that a geo type has in an aggregate type, nil where there is none.
+func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
+	if k == nil {
+		return nil
+	}
+	for _, sl := range k.slots[aggregateType] {
+		if sl.place.Type.Name == g.Name {
+			return sl
+		}
+	}
+	return nil
+}
+
+// Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of an engine's
+// Derived.
+func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
+	if err != nil || len(k.slots) == 0 {
+		return nil, err
+	}
+	var sides []store.Side
+	var at map[string]int
+	for i := range e.Events {
+		o := &e.Events[i]
+		if o.Place == nil {
+			continue
+		}
+		sl := k.slotOf(o.Key.Type, o.Spec.Geo.Type)
+		if sl == nil {
+			continue
+		}
+		side := sl.record(o.Key.ID, o.Place)
+		side.Stream = i + 1
+		if len(e.Events) > 1 {
+			if n, ok := at[side.Key]; ok {
+				sides[n] = side
+				continue
+			}
+			if at == nil {
+				at = map[string]int{}
+			}
+			at[side.Key] = len(sides)
+		}
+		sides = append(sides, side)
+	}
+	if n := uint64(len(sides)); n > 0 {
+		e.WhenStored(func() { s.counts.written.Add(n) })
+		// Another server may throw the slots away, and not know what they were called.
+		e.Require(store.Fence{Space: resets, Key: resetKey, Rev: k.rev}, func() { s.known.CompareAndDelete(e.Tenant, k) })
+	}
+	return sides, nil
+}
+
+// Adopt makes sure that what is deployed to a tenant has its slots, and begins the builds that it takes.
+func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
+	_, err := s.present(ctx, t)
+	return err
+}
+
+// present returns the slots of what is deployed to a tenant.
+func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
+	d, fences, err := s.Engine.Deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	k, err := s.of(ctx, t, d, fences)
+	return k, engine.StorageError(err)
+}
+
+// Await waits until the builds of a tenant's places have ended, or the context has.
+func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
+	k, err := s.present(context.WithoutCancel(ctx), t)
+	if err != nil {
+		return err
+	}
+	for _, list := range k.slots {
+		for _, sl := range list {
+			if !sl.Built || sl.ready.Load() {
+				continue
+			}
+			if _, err := s.Builds.Await(ctx, t, filling, sl.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// progress is the details of the error of a slot that is not complete yet.
+type progress struct {
+	Done  uint64 `json:"done"`
+	Total uint64 `json:"total"`
+}
+
+// check returns an error of CodeIndexNotReady while older events of a slot are gone through.
+func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
+	if !sl.Built || sl.ready.Load() {
+		return nil
+	}
+	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that are nowhere
+		return engine.StorageError(err)
+	}
+	if status.State == build.Done {
+		sl.ready.Store(true)
+		return nil
+	}
+	return notReady(sl.typ, sl.Rebuilt > 0, status)
+}
+
+// Kinds are the places of one shape that the aggregates of a type have.
+type Kinds struct {
+	s      *Service
+	tenant j17.Tenant
+	slots  []*slot
+}
+
+// Kinds returns the places of a shape, spec.Point or spec.Polygon, that the aggregates of a type have. Errors are of CodeUnknownType,
+// CodeNoGeo where it has none, and CodeIndexNotReady.
+func (s *Service) Kinds(ctx context.Context, t j17.Tenant, aggregateType, shape string) (*Kinds, error) {
+	k, err := s.present(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := k.decider.AggregateType(aggregateType); err != nil {
+		return nil, err
+	}
+	kinds := &Kinds{s: s, tenant: t}
+	for _, sl := range k.slots[aggregateType] {
+		if sl.place.Type.Shape != shape {
+			continue
+		}
+		if err := s.check(ctx, t, sl); err != nil {
+			return nil, err
+		}
+		kinds.slots = append(kinds.slots, sl)
+	}
+	if kinds.slots == nil {
+		what := "points"
+		if shape == spec.Polygon {
+			what = "areas"
+		}
+		return nil, j17.Errorf(j17.CodeNoGeo, "Aggregates of type '%s' have no %s: no event of theirs has a \"geo\" with such a place in the spec.", aggregateType, what)
+	}
+	return kinds, nil
+}
+
+// Found is an aggregate that has a place.
+type Found struct {
+	// ID is "" for a mark alone: what comes before it was looked at, and there may be more behind it.
+	ID string
+	// Geo is the name of the geo type, Properties are what it names, missing where it names none.
+	Geo        string
+	Properties value.Value
+	Location   decider.Location
+	// Distance is how far away it is in metres, of what is near a point.
+	Distance float64
+	// Mark is where it stands among all.
+	Mark Mark
+}
+
+// Mark is a place in the order of what is found. What comes after it is neither skipped nor repeated, as long as it stays where it is.
+type Mark struct {
+	Distance float64
+	ID       string
+	// Slot tells apart the places of one aggregate.
+	Slot string
+}
+
+// compare orders marks by distance, then by id. Those of what has no distance are in the order of ids.
+func (m Mark) compare(o Mark) int {
+	return cmp.Or(cmp.Compare(m.Distance, o.Distance), strings.Compare(m.ID, o.ID), strings.Compare(m.Slot, o.Slot))
+}

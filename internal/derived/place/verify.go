@@ -1,0 +1,209 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/derived/build"
+	"j17/internal/storage/store"
+)
+
+// Progress counts aggregates and entries that were compared, and about how many there are.
+type Progress struct{ Done, Total uint64 }
+
+// Verified is what a comparison of places with events has found.
+type Verified struct {
+	// Position is that of the feed as of which the last of them were compared.
+	Position j17.StreamID
+	// Aggregates and Entries count what was compared: an aggregate once for each kind of places that its type has.
+	Aggregates, Entries uint64
+	// Difference is the first one, nil for none.
+	Difference *Difference
+}
+
+// Described is how the places of one kind are that the aggregates of a type have.
+type Described struct {
+	// Type is that of the aggregates, Geo the name of the geo type, Shape spec.Point or spec.Polygon.
+	Type, Geo, Shape string
+	Ready            bool
+	// Build is that of the places of older events, nil where there were none.
+	Build *build.Status
+}
+
+// verifications are the comparisons that are under way, one of each environment at most.
+type verifications struct {
+	mu  sync.Mutex
+	all map[j17.Tenant]*Progress
+}
+
+// mostVerified is how many environments are compared at a time, each of which keeps a processor busy.
+const mostVerified = 4
+
+// ofCompared is about what it takes to compare an aggregate or an entry, in units of work.
+const ofCompared = 1 << 9
+
+// begin shows a comparison until it is over. The error is one of CodeConflict where the environment is compared already, and of CodeBusy where
+// as many are as may be.
+func (v *verifications) begin(t j17.Tenant) (over func(), err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.all[t] != nil:
+		return nil, j17.Errorf(j17.CodeConflict, "The places of this environment are being compared already: their 'verification' says how far that is. Wait until it is over.")
+	case len(v.all) >= mostVerified:
+		return nil, j17.Errorf(j17.CodeBusy, "The places of %d environments are being compared, as many as may be at a time. Try again when one of them is done.", mostVerified)
+	}
+	v.all[t] = &Progress{}
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.all, t)
+	}, nil
+}
+
+// move says how far a comparison is.
+func (v *verifications) move(t j17.Tenant, done, total uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	*v.all[t] = Progress{done, max(done, total)}
+}
+
+// of returns how far the comparison of an environment is, nil for none.
+func (v *verifications) of(t j17.Tenant) *Progress {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.all[t] == nil {
+		return nil
+	}
+	return new(*v.all[t])
+}
+
+// Verify compares all places of an environment with what follows from events, and all entries with the places: each page of them as of one
+// position, so that what is written meanwhile does not matter. Places that differ are read no more, and made anew. Errors are of CodeNoGeo where
+// there are none, CodeIndexNotReady where some are being made, CodeConflict and CodeBusy.
+func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
+	// What there is to compare.
+	s.known.Delete(t)
+	k, err := s.present(ctx, t)
+	if err != nil {
+		return Verified{}, err
+	}
+	all := k.inOrder()
+	if len(all) == 0 {
+		return Verified{}, j17.Errorf(j17.CodeNoGeo, "There are no places to compare: no event has a \"geo\" in the spec of this environment.")
+	}
+	for _, sl := range all {
+		if err := s.check(ctx, t, sl); err != nil {
+			return Verified{}, err
+		}
+	}
+	over, err := s.verifying.begin(t)
+	if err != nil {
+		return Verified{}, err
+	}
+	defer over()
+	var done, total uint64
+	for _, sl := range all {
+		n, err := s.extent(ctx, t, sl)
+		if err != nil {
+			return Verified{}, engine.StorageError(err)
+		}
+		total += n
+	}
+
+	// One kind after the other.
+	b := work.New(ctx, math.MaxInt64) // it takes as long as it takes, in turns with others
+	var v Verified
+	for _, sl := range all {
+		c := comparison{s: s, t: t, k: k, slot: sl, pause: func(n int) error {
+			done += uint64(n)
+			s.verifying.move(t, done, total)
+			if !b.Spend((n + 1) * ofCompared) {
+				return b.Err()
+			}
+			return ctx.Err()
+		}}
+		found, err := c.all(ctx)
+		v.Position, v.Aggregates, v.Entries = c.position, v.Aggregates+c.aggregates, v.Entries+c.entries
+		var what string
+		switch damage := damageOf(err); {
+		case errors.Is(err, errMoved):
+			return v, j17.Errorf(j17.CodeConflict, "The places were made anew meanwhile. Try again.").Because(err)
+		case damage != nil:
+			v.Difference, what = &Difference{Type: sl.typ, Geo: sl.place.Type.Name, What: Unreadable}, damage.Error()
+		case err != nil:
+			return v, engine.StorageError(err)
+		case found != nil:
+			v.Difference, what = found, found.Type+" "+found.ID+": "+found.What
+		default:
+			continue
+		}
+		return v, engine.StorageError(s.replace(ctx, t, []*slot{sl}, what))
+	}
+	return v, nil
+}
+
+// Unreadable is what is said of places of which something cannot be read.
+const Unreadable = "something that is kept of them cannot be read any more, since its bytes on disk have changed"
+
+// extent is about how much is compared of a slot. Records stand among those of other slots of the type.
+func (s *Service) extent(ctx context.Context, t j17.Tenant, sl *slot) (uint64, error) {
+	entries, err := s.Store.Count(ctx, t, cells, store.Prefix(sl.ID+"/"), math.MaxInt)
+	if err != nil {
+		return 0, ignoreDamage(err)
+	}
+	records, err := s.Store.Count(ctx, t, places, store.Prefix(sl.typ+":"), math.MaxInt)
+	return uint64(entries) + uint64(records), ignoreDamage(err)
+}
+
+// ignoreDamage leaves out damage, which the comparison finds.
+func ignoreDamage(err error) error {
+	if _, is := errors.AsType[*store.CorruptionError](err); is {
+		return nil
+	}
+	return err
+}
+
+// inOrder returns all slots, by the names of aggregate types and then of geo types.
+func (k *known) inOrder() (all []*slot) {
+	var names []string
+	for name := range k.slots {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, k.slots[name]...)
+	}
+	return all
+}
+
+// Describe tells which places there are and how they are, by the names of aggregate types, and how far a comparison is that is under way, nil for
+// none.
+func (s *Service) Describe(ctx context.Context, t j17.Tenant) ([]Described, *Progress, error) {
+	k, err := s.present(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []Described
+	for _, sl := range k.inOrder() {
+		d := Described{Type: sl.typ, Geo: sl.place.Type.Name, Shape: sl.place.Type.Shape, Ready: true}
+		if sl.Built {
+			status, err := s.Builds.Status(ctx, t, filling, sl.ID)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, nil, engine.StorageError(err)
+			}
+			if err == nil {
+				d.Build = &status
+			}
+			d.Ready = status.State == build.Done
+		}
+		all = append(all, d)
+	}
+	return all, s.verifying.of(t), nil
+}

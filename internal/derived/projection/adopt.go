@@ -1,0 +1,207 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/core/engine"
+	"j17/internal/derived/build"
+	"j17/internal/derived/index"
+	"j17/internal/plane/deploy"
+	"j17/internal/storage/store"
+)
+
+// settleTime is how long a change of definitions waits for the indexes that it needs before it is answered.
+const settleTime = 2 * time.Second
+
+// needs returns the indexes that a projection needs: that of its rows, and those of its queries, which others may need as well.
+func (s *Service) needs(r *reading, d *definition) []*index.Definition {
+	var all []*index.Definition
+	if s.indexes == nil {
+		return nil
+	}
+	if x := s.rowIndex(r, d); x != nil {
+		all = append(all, x)
+	}
+	for _, q := range d.Queries() {
+		all = append(all, s.queryIndex(r.m, q))
+	}
+	return all
+}
+
+// turns lets the indexes of an environment be brought in line by one at a time.
+type turns struct{ all sync.Map } // of *sync.Mutex by j17.Tenant
+
+func (t *turns) take(tenant j17.Tenant) (done func()) {
+	found, _ := t.all.LoadOrStore(tenant, &sync.Mutex{})
+	mu, _ := found.(*sync.Mutex)
+	mu.Lock()
+	return mu.Unlock
+}
+
+// Adopted brings the indexes of an environment in line with what is deployed to it, now or earlier: those that are missing are built in
+// the background, those that nobody needs any more are removed.
+func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.adopt(ctx, t); err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+	if s.changed != nil {
+		s.changed(t)
+	}
+}
+
+func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
+	if s.indexes == nil || s.engine.Spec(t) == nil {
+		return nil
+	}
+	defer s.adopting.take(t)()
+
+	// What is needed, by what is in force and by what is prepared.
+	v, err := s.survey(ctx, t)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]*index.Definition{}
+	for _, d := range v.in.all {
+		for _, x := range s.needs(v.reading, d) {
+			wanted[x.ID] = x
+		}
+	}
+	for _, p := range v.prepared {
+		if p.definition != nil {
+			for _, x := range s.needs(v.reading, p.definition) {
+				wanted[x.ID] = x
+			}
+		}
+	}
+	next := s.specs.needs(s, t)
+	for _, x := range next {
+		if wanted[x.ID] == nil {
+			wanted[x.ID] = x
+		}
+	}
+	keep := false
+	if next == nil { // after a start it is not known yet what a spec needs that is prepared
+		if keep, err = deploy.IsPrepared(ctx, s.store, t); err != nil {
+			return err
+		}
+	}
+
+	// What is missing, and what is not needed any more.
+	var errs []error
+	for _, x := range wanted {
+		if _, err := s.indexes.Ensure(ctx, t, x); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for id := range v.statuses {
+		if wanted[id] == nil && !keep {
+			errs = append(errs, s.indexes.Remove(ctx, t, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Settled waits a little for the indexes of an environment that are being built.
+func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
+	if s.indexes == nil {
+		return
+	}
+	wait, cancel := context.WithTimeout(ctx, s.settle)
+	defer cancel()
+	there, err := s.indexes.List(wait, t)
+	for i := 0; i < len(there) && err == nil; i++ {
+		if b := there[i].Build; b != nil && b.State == build.Running {
+			_, err = s.indexes.Await(wait, t, there[i].ID) // that it takes longer is said where it is needed
+		}
+	}
+}
+
+// Rebuild builds the indexes of a projection anew. Those that there are serve until the new ones have caught up.
+func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error {
+	var err error
+	for range maxChanges {
+		if err = s.rebuild(ctx, t, name); !errors.Is(err, store.ErrNotFound) {
+			return failure(err)
+		}
+	}
+	return j17.Errorf(j17.CodeBusy, "The projections of the environment are being changed by others. Try again in a moment.").Because(err)
+}
+
+// rebuild is Rebuild. It is store.ErrNotFound where an index has gone meanwhile: then others are needed.
+func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error {
+	v, err := s.survey(ctx, t)
+	if err != nil {
+		return err
+	}
+	if v == nil || v.in.all[name] == nil {
+		return unknown(v, name)
+	}
+	if s.indexes == nil {
+		return nil
+	}
+	for _, x := range s.needs(v.reading, v.in.all[name]) {
+		_, err := s.indexes.Ensure(ctx, t, x)
+		if err == nil {
+			err = s.indexes.Rebuild(ctx, t, x.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	// What was begun after the projections have changed, nobody would remove.
+	over, err := s.isOver(ctx, v.reading)
+	if err != nil || !over {
+		return err
+	}
+	s.Adopted(ctx, t)
+	return store.ErrNotFound
+}
+
+// CancelBuild gives up what is being built for a projection: a definition that is prepared, or a rebuild of its indexes. Errors are
+// *j17.Errors: CodeConflict where nothing is being built that can be given up.
+func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) error {
+	v, err := s.survey(ctx, t)
+	if err != nil {
+		return err
+	}
+	if v == nil || v.in.all[name] == nil && v.prepared[name] == nil {
+		return unknown(v, name)
+	}
+
+	// What is prepared goes away, with the indexes that only it needs.
+	if p := v.prepared[name]; p != nil {
+		err := s.store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: preparedSpace, Key: name, Cond: store.IfRev, Rev: p.rev}})
+		if _, over := errors.AsType[*store.SideConflict](err); !over {
+			if err == nil {
+				err = s.adopt(context.WithoutCancel(ctx), t)
+			}
+			return engine.StorageError(err)
+		}
+	}
+
+	// A rebuild ends, and what is there goes on to serve.
+	canceled := false
+	if d := v.in.all[name]; d != nil && s.indexes != nil {
+		for _, x := range s.needs(v.reading, d) {
+			if !v.statuses[x.ID].Ready {
+				continue // it is the first build: without it there would be nothing
+			}
+			err := s.indexes.Cancel(ctx, t, x.ID)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return engine.StorageError(err)
+			}
+			canceled = canceled || err == nil
+		}
+	}
+	if !canceled {
+		return j17.Errorf(j17.CodeConflict, "Nothing is being built for the projection '%s' that could be given up.", j17.Printable(name))
+	}
+	return nil
+}

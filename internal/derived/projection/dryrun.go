@@ -1,0 +1,262 @@
+package projection
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/base/work"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/deploy"
+)
+
+const (
+	// triedAtOnce is how many rows a dry run makes side by side.
+	triedAtOnce = 32
+	// maxTriedSources is how many aggregates it reads at most.
+	maxTriedSources = 200_000
+)
+
+// Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing changes. Errors are
+// those of PostDefinition.
+func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (wire.ProjectionDryRun, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return wire.ProjectionDryRun{}, err
+	}
+	next, found, err := s.admit(&p, r.in.compiled)
+	if err != nil {
+		return wire.ProjectionDryRun{}, err
+	}
+	made, _ := spec.CompileProjection(next.Definition, r.in.compiled)
+	before := r.in.all[next.Name]
+	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: deploy.FieldErrors(found)}
+	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing()}
+	defer s.letGo(ctx, r, trial.is)
+	err = trial.run(ctx, most, trial.pricing.share(1))
+	answer.Replay, answer.Price = trial.replay, trial.price
+	return answer, err
+}
+
+// letGo removes the indexes that reads of what was tried have begun, unless others need them. Those that are still being built stay: who tries
+// again finds them further on, and whatever changes the projections of the environment removes them.
+func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
+	if s.indexes == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	begun := false
+	for _, d := range tried {
+		for _, q := range d.Queries() {
+			status, err := s.indexes.Status(ctx, r.t, s.queryIndex(r.m, q).ID)
+			if err == nil && !status.Ready {
+				return
+			}
+			begun = begun || err == nil
+		}
+	}
+	if !begun {
+		return
+	}
+	if err := s.adopt(ctx, r.t); err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "an index that was built for a dry run could not be removed; the next deployment removes it",
+			slog.String("tenant", string(r.t)), slog.Any("error", err))
+	}
+}
+
+// TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those
+// that would yield something else, by name.
+func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	next := &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)}
+
+	// Which ones they are.
+	var trials []wire.ProjectionTrial
+	names := maps.Clone(r.in.all)
+	maps.Copy(names, next.in.all)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, is := r.in.all[name], next.in.all[name]
+		switch {
+		case was == nil:
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Added)})
+		case is == nil:
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Removed)})
+		case was.identity(r.m.Decider()) != is.identity(after):
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Changed)})
+		}
+	}
+
+	// What becomes of their rows. What one does not use of its share goes to those after it.
+	left := min(most, deploy.MaxAggregates)
+	var tried []*definition
+	pricing := newPricing()
+	defer func() { s.letGo(ctx, next, tried...) }()
+	for i := range trials {
+		p := &trials[i]
+		if p.Change == string(spec.Removed) {
+			continue
+		}
+		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name], pricing: pricing}
+		tried = append(tried, one.is)
+		if err := one.run(ctx, max(left/(len(trials)-i), 1), pricing.share(len(trials)-i)); err != nil {
+			return nil, err
+		}
+		left = max(left-one.replay.Aggregates, 0)
+		p.Replay, p.Price = &one.replay, &one.price
+	}
+	return trials, nil
+}
+
+// trial compares the rows of two definitions, each under its spec.
+type trial struct {
+	s      *Service
+	before *reading
+	was    *definition // nil for none
+	after  *reading
+	is     *definition
+	// pricing is what all that are tried together may make for their prices yet.
+	pricing *pricing
+
+	replay wire.Replay
+	price  wire.Price
+	read   int
+	// of has how many rows were made of each aggregate, indexed the same of the rows of indexes.
+	of, indexed map[j17.Key]uint64
+}
+
+// run makes up to so many rows and compares them, and tells the price with what there is room for.
+func (t *trial) run(ctx context.Context, most int, room pricing) error {
+	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
+	t.of, t.indexed = map[j17.Key]uint64{}, map[j17.Key]uint64{}
+	if err := t.cost(ctx, room); err != nil {
+		return err
+	}
+	if !t.is.IsNamed() {
+		t.widest()
+		return nil // there is nothing that it would be asked for
+	}
+	compared := t.was != nil && t.was.IsNamed() && t.was.ForEach == t.is.ForEach
+	for after := ""; ; {
+		limit := min(most-t.replay.Aggregates, triedAtOnce)
+		ids, err := t.s.store.Streams(ctx, t.before.t, t.is.ForEach, after, limit+1)
+		if err != nil {
+			return engine.StorageError(err)
+		}
+		more := len(ids) > limit
+		if more && limit == 0 || t.read > maxTriedSources {
+			t.replay.Complete = false
+			break
+		}
+		ids = ids[:min(limit, len(ids))]
+		if err := t.compare(ctx, ids, compared); err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		after = ids[len(ids)-1]
+	}
+	t.widest()
+	return nil
+}
+
+// compare makes rows of both definitions.
+func (t *trial) compare(ctx context.Context, ids []string, compared bool) error {
+	is, err := t.rows(ctx, t.after, t.is, ids)
+	if err != nil {
+		return err
+	}
+	var was []*Value
+	if compared {
+		if was, err = t.rows(ctx, t.before, t.was, ids); err != nil {
+			return err
+		}
+	}
+	for i, v := range is {
+		if v.Err == nil {
+			v.Err = overfull(t.is, v.Tree)
+		}
+		d := wire.StateDifference{Key: j17.Key{Type: t.is.ForEach, ID: ids[i]}.String()}
+		if at := slices.Index(v.Sources, v.Key); at >= 0 {
+			d.Length = v.Versions[at].Length
+		}
+		t.replay.Aggregates++
+		t.count(v)
+		switch {
+		case j17.CodeOf(v.Err) == j17.CodeAggregateNotFound: // it came later than the position
+			t.replay.Aggregates--
+		case v.Err != nil && ctx.Err() != nil:
+			return engine.StorageError(ctx.Err())
+		case v.Err != nil:
+			deploy.Fail(&t.replay, d, reason(v.Err))
+		case was != nil && was[i].Err == nil:
+			deploy.Compare(&t.replay, d, was[i].Tree, v.Tree)
+		}
+	}
+	return nil
+}
+
+// reason says why a row could not be made.
+func reason(err error) string {
+	if e, ok := errors.AsType[*j17.Error](err); ok {
+		return e.Message
+	}
+	return "The row could not be made."
+}
+
+// rows makes rows, all of them anew. What is too much for all of them together is made one by one.
+func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
+	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
+	err := t.s.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
+	switch {
+	case crowded(b, len(ids)):
+		for i := range ids {
+			one, err := t.rows(ctx, r, d, ids[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			values[i] = one[0]
+		}
+		return values, nil
+	case j17.CodeOf(err) == j17.CodeWorkLimit:
+		return []*Value{{Err: err}}, nil
+	case err != nil:
+		return nil, err
+	}
+	return values, nil
+}
+
+// count notes what a row was made of.
+func (t *trial) count(v *Value) {
+	for i, key := range v.Sources {
+		t.read++
+		if v.Versions[i].Length > 0 && key != v.Key {
+			t.of[key]++
+		}
+	}
+}
+
+// widest finds the aggregate that most rows were made of.
+func (t *trial) widest() {
+	var widest wire.Fanout
+	for _, of := range []map[j17.Key]uint64{t.indexed, t.of} {
+		for key, rows := range of {
+			if name := key.String(); rows > widest.Rows || rows == widest.Rows && strings.Compare(name, widest.Key) < 0 {
+				widest = wire.Fanout{Key: name, Rows: rows}
+			}
+		}
+	}
+	if widest.Rows > 0 {
+		t.price.Widest = &widest
+	}
+}

@@ -1,0 +1,31 @@
+package projection
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/custody/erasure"
+	"j17/internal/storage/store"
+)
+
+// Spaces lists where data of streams may stand: nowhere, what projections yield is kept in memory. Their indexes tell by themselves.
+func (s *Service) Spaces() []store.Declared { return nil }
+
+// Erase lets go of the values of an environment that are kept. One that is computed at this moment is not good any more when it is asked
+// for, since the streams that it was made of have other generations.
+func (s *Service) Erase(_ context.Context, t j17.Tenant, _ erasure.Erased) error {
+	s.kept.drop(t)
+	return nil
+}
+
+// drop forgets all values of a tenant.
+func (k *keptValues) drop(t j17.Tenant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for of, at := range k.all {
+		if of.tenant == t {
+			k.lineOf(valueAt(at)).take(at)
+			delete(k.all, of)
+		}
+	}
+}

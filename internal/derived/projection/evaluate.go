@@ -1,0 +1,498 @@
+package projection
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
+)
+
+// Limits of a value. What is beyond them is CodeProjectionLimit: nothing is cut silently.
+const (
+	// MaxAggregates is how many aggregates one source may have.
+	MaxAggregates = 1000
+	// MaxData is how many bytes data may have as JSON.
+	MaxData = 10 << 20
+	// maxStates is how many bytes the states of all sources that are looked at together may have as JSON.
+	maxStates = 64 << 20
+	// maxWork is what one evaluation may cost, in units of package work, beside folding states.
+	maxWork = work.Command
+)
+
+// limitDetails are the details of CodeProjectionLimit.
+type limitDetails struct {
+	Source string `json:"source,omitempty"`
+	Limit  int    `json:"limit"`
+}
+
+func tooMany(source string) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "The source '%s' has more than %d aggregates, which is as many as one source may have. Ask for fewer at a time, or put what is needed of them into one aggregate.", source, MaxAggregates)
+	e.Details = limitDetails{source, MaxAggregates}
+	return e
+}
+
+func tooLarge(source string) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "The data would have more than %d bytes. Select less of the sources.", MaxData)
+	if source != "" {
+		e = j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the data would have more than %d bytes. Ask for fewer aggregates at a time.", source, MaxData)
+	}
+	e.Details = limitDetails{source, MaxData}
+	return e
+}
+
+func tooMuchRead(source string, limit int) error {
+	e := j17.Errorf(j17.CodeProjectionLimit, "With the source '%s' the states that are read have more than %d bytes. Ask for fewer aggregates at a time, or keep what views need in smaller ones.", source, limit)
+	e.Details = limitDetails{source, limit}
+	return e
+}
+
+// errTooMuch tells that the sources of all rows of an evaluation have more bytes than may be looked at together.
+var errTooMuch = errors.New("projection: too much is read at once")
+
+// Value is what a projection yields.
+type Value struct {
+	// Key is the aggregate that it is about; the zero key in the array form where it is asked for with parameters.
+	Key j17.Key
+	j17.Names
+	// Data is JSON, Tag its entity tag.
+	Data []byte
+	Tag  string
+	// Tree is the same as Data, missing where the value was kept.
+	Tree value.Value
+	// Computed is when it was computed, in Unix seconds, At as of which position.
+	Computed int64
+	At       j17.StreamID
+	// Sources are all aggregates that were read, also those that were not there, each once, in the order of their keys; Versions what they
+	// had, the zero Version where there was nothing. Sets are what queries have found.
+	Sources  []j17.Key
+	Versions []engine.Version
+	Sets     []Set
+	// Err is why there is no value of this row, nil where there is one.
+	Err error
+
+	identity [sha256.Size]byte
+	// checked is the latest position as of which it was found to be good.
+	checked atomic.Pointer[j17.StreamID]
+}
+
+// Set is the aggregates of a type with one of some values in a field, as they were found.
+type Set struct {
+	Query  *spec.Query
+	Wanted []value.Value
+	IDs    []string
+}
+
+// row is one value in the making.
+type row struct {
+	// id is canonical, "" in the array form where there is none; params are those of the array form.
+	id     string
+	params map[string]string
+	// sources has what was loaded, by the places of sources; missing are those of later stages.
+	sources []value.Value
+	// read has the aggregates that the row has asked for, in no order.
+	read []j17.Key
+	sets []Set
+	err  error
+}
+
+// evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is loaded once, and
+// what they need of one stage side by side. It is for one goroutine, and is to be closed.
+type evaluation struct {
+	s *Service
+	r *reading
+	d *definition
+	// replay folds all states from the first event on.
+	replay bool
+	b      *work.Budget
+	env    *tick.Env
+	loaded map[j17.Key]loaded
+	// bytes is how many the states that are loaded have as JSON.
+	bytes int
+}
+
+// loaded is an aggregate as sources show it: null where it is not there.
+type loaded struct {
+	state   value.Value
+	version engine.Version
+	err     error
+}
+
+func (s *Service) evaluation(r *reading, d *definition, b *work.Budget) *evaluation {
+	return &evaluation{s: s, r: r, d: d, b: b, env: tick.NewEnv(b), loaded: map[j17.Key]loaded{}}
+}
+
+// close gives the memory back that states were accounted for.
+func (e *evaluation) close() { e.b.Release() }
+
+// each computes rows of the named form, as many together as there is memory for, and calls done for each of them in their order. All work
+// is charged to b. The error is one of all.
+func (s *Service) each(ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int, done func(e *evaluation, i int, of *row)) error {
+	e := s.evaluation(r, d, b)
+	defer e.close()
+	rows := make([]*row, len(ids))
+	for i, id := range ids {
+		rows[i] = &row{id: id, sources: make([]value.Value, len(d.Sources))}
+	}
+	err := e.gather(ctx, rows, stages)
+	if errors.Is(err, errTooMuch) {
+		middle := len(ids) / 2
+		e.close()
+		if err := s.each(ctx, r, d, b, ids[:middle], stages, done); err != nil {
+			return err
+		}
+		return s.each(ctx, r, d, b, ids[middle:], stages, func(e *evaluation, i int, of *row) { done(e, middle+i, of) })
+	}
+	if err != nil {
+		return err
+	}
+	for i, of := range rows {
+		done(e, i, of)
+	}
+	return nil
+}
+
+// gather loads what rows need of some stages. What is wrong with one row is its error; the error is one of all: errTooMuch, of several
+// rows, asks for fewer at a time.
+func (e *evaluation) gather(ctx context.Context, rows []*row, stages [][]int) error {
+	// A row of the named form is that of an aggregate.
+	if e.d.IsNamed() {
+		keys := make([]j17.Key, 0, len(rows))
+		for _, r := range rows {
+			key := j17.Key{Type: e.d.ForEach, ID: r.id}
+			r.read = append(r.read, key)
+			keys = append(keys, key)
+		}
+		if err := e.load(ctx, keys); err != nil {
+			return err
+		}
+		for i, r := range rows {
+			switch l := e.loaded[keys[i]]; {
+			case l.err != nil:
+				r.err = l.err
+			case l.state.Kind() == value.Null && !e.exists(l, keys[i]):
+				r.err = j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found")
+			}
+		}
+	}
+
+	for _, stage := range stages {
+		if err := e.stage(ctx, rows, stage); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exists tells an aggregate that is not there from one whose state is null. Singletons always exist.
+func (e *evaluation) exists(l loaded, key j17.Key) bool {
+	return l.version.Length > 0 || e.r.in.compiled.IDs.IsSingleton(key.ID)
+}
+
+// stage loads the sources of one stage.
+func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error {
+	// What they are.
+	ids := make([][]string, len(rows)*len(stage))
+	var keys []j17.Key
+	for i, r := range rows {
+		if r.err != nil {
+			continue
+		}
+		e.env.SetDocument(e.document(r))
+		for j, place := range stage {
+			src := &e.d.Sources[place]
+			found, err := e.ids(ctx, r, src)
+			switch {
+			case errors.Is(err, errTooMuch) && len(rows) > 1:
+				return err
+			case errors.Is(err, errTooMuch):
+				err = tooMuchRead(src.Name, e.s.maxStates)
+			case err == nil && len(found) > MaxAggregates:
+				err = tooMany(src.Name)
+			}
+			if err != nil {
+				if ctx.Err() != nil {
+					return engine.StorageError(ctx.Err())
+				}
+				r.err = err
+				break
+			}
+			ids[i*len(stage)+j] = found
+			for _, id := range found {
+				key := j17.Key{Type: src.AggregateType, ID: id}
+				keys = append(keys, key)
+				r.read = append(r.read, key)
+			}
+		}
+	}
+	if err := e.load(ctx, keys); errors.Is(err, errTooMuch) && len(rows) == 1 {
+		rows[0].err = tooMuchRead(e.largest(stage, ids), e.s.maxStates)
+		return nil
+	} else if err != nil {
+		return err
+	}
+
+	// What they hold.
+	for i, r := range rows {
+		for j, place := range stage {
+			if r.err == nil {
+				e.fill(r, place, ids[i*len(stage)+j])
+			}
+		}
+	}
+	return nil
+}
+
+// largest returns the name of the source of a stage that has most aggregates.
+func (e *evaluation) largest(stage []int, ids [][]string) string {
+	most := 0
+	for j := range stage {
+		if len(ids[j]) > len(ids[most]) {
+			most = j
+		}
+	}
+	return e.d.Sources[stage[most]].Name
+}
+
+// ids returns the aggregates that a source of a row is, in its order.
+func (e *evaluation) ids(ctx context.Context, r *row, src *spec.Source) ([]string, error) {
+	switch {
+	case src.Key:
+		return []string{r.id}, nil
+	case src.Query != nil:
+		return e.query(ctx, r, src)
+	}
+	found, err := src.ID.Find(e.env, r.params)
+	if err != nil || !e.b.Spend(found.Len()) {
+		return nil, errors.Join(err, e.b.Err())
+	}
+	return src.IDs(found, e.r.in.compiled.IDs), nil
+}
+
+// fill makes a source of what was loaded.
+func (e *evaluation) fill(r *row, place int, ids []string) {
+	src := &e.d.Sources[place]
+	elems := make([]value.Value, 0, len(ids))
+	for _, id := range ids {
+		key := j17.Key{Type: src.AggregateType, ID: id}
+		l := e.loaded[key]
+		switch {
+		case l.err != nil:
+			r.err = l.err
+			return
+		case !e.exists(l, key):
+			continue
+		}
+		elems = append(elems, l.state)
+	}
+	switch {
+	case src.Many:
+		r.sources[place] = value.ArrayValue(elems...)
+	case len(elems) == 0:
+		r.sources[place] = value.NullValue()
+	default:
+		r.sources[place] = elems[0]
+	}
+}
+
+const (
+	// firstChunk and maxChunk are how many aggregates are loaded at once: few as long as nothing is known of their size.
+	firstChunk = 16
+	maxChunk   = 256
+	// smallShare is which part of the states that may be looked at together is not accounted for, and largeShare which part makes the
+	// next chunk smaller.
+	smallShare = 64
+	largeShare = 16
+	// chunkSteps is how many times as many things are taken on together the next time, or fewer.
+	chunkSteps = 4
+)
+
+// load loads the aggregates that are not there yet. The error is errTooMuch where all have too many bytes.
+func (e *evaluation) load(ctx context.Context, keys []j17.Key) error {
+	missing := make([]j17.Key, 0, len(keys))
+	for _, key := range keys {
+		if _, ok := e.loaded[key]; !ok {
+			e.loaded[key] = loaded{state: value.NullValue()}
+			missing = append(missing, key)
+		}
+	}
+	for n := firstChunk; len(missing) > 0; {
+		chunk := missing[:min(n, len(missing))]
+		before := e.bytes
+		if err := e.loadSome(ctx, chunk); err != nil {
+			return err
+		}
+		if err := e.account(before); err != nil {
+			return err
+		}
+		if missing = missing[len(chunk):]; e.bytes-before > e.s.maxStates/largeShare {
+			n = max(1, n/chunkSteps)
+		} else {
+			n = min(maxChunk, n*chunkSteps)
+		}
+	}
+	return nil
+}
+
+// account takes memory for the states that were loaded since there were so many bytes.
+func (e *evaluation) account(before int) error {
+	small := e.s.maxStates / smallShare
+	switch {
+	case e.bytes > e.s.maxStates:
+		return errTooMuch
+	case e.bytes <= small:
+		return nil
+	case before <= small:
+		before = 0
+	}
+	if n := int64(e.bytes - before); n > 0 && !e.b.TryHold(e.s.memory, string(e.r.t), n) {
+		return e.b.Hold(e.s.memory, string(e.r.t), n, "memory for the sources of a projection")
+	}
+	return nil
+}
+
+// loadSome loads a chunk. Where one of them cannot be folded they are loaded one by one, and that one keeps its error.
+func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
+	if !e.b.Spend(len(keys)) {
+		return e.b.Err()
+	}
+	states, err := e.r.m.Load(ctx, keys, e.replay)
+	failed, one := errors.AsType[*engine.LoadError](err)
+	switch {
+	case ctx.Err() != nil:
+		return engine.StorageError(ctx.Err())
+	case one && len(keys) == 1:
+		e.loaded[keys[0]] = loaded{state: value.NullValue(), err: failed.Err}
+		return nil
+	case one:
+		for i := range keys {
+			if err := e.loadSome(ctx, keys[i:i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case err != nil:
+		return err
+	}
+	for i := range states {
+		if err := e.take(&states[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take keeps an aggregate as sources show it: its state, with its id put first unless the state has one.
+func (e *evaluation) take(s *engine.Loaded) error {
+	l := loaded{state: s.Data, version: s.Version}
+	e.bytes += len(s.JSON)
+	if s.Version.Length == 0 {
+		if l.state = value.NullValue(); e.r.in.compiled.IDs.IsSingleton(s.Key.ID) {
+			l.state = value.ObjectValue()
+		}
+	}
+	if l.state.Kind() == value.Object && l.state.Get("id").IsMissing() {
+		if !e.b.Spend(1 + l.state.Len()) {
+			return e.b.Err()
+		}
+		members := make([]value.Member, 0, 1+l.state.Len())
+		members = append(members, value.Member{Key: "id", Value: value.StringValue(s.Key.ID)})
+		l.state = value.ObjectValue(append(members, l.state.Members()...)...)
+	}
+	e.loaded[s.Key] = l
+	return nil
+}
+
+// document is what "$" is for a row: the sources that are loaded, in the order of the definition.
+func (e *evaluation) document(r *row) value.Value {
+	members := make([]value.Member, 0, len(r.sources))
+	for i, v := range r.sources {
+		if !v.IsMissing() {
+			members = append(members, value.Member{Key: e.d.Sources[i].Name, Value: v})
+		}
+	}
+	return value.ObjectValue(members...)
+}
+
+// result puts the data of a row together, all of whose sources are loaded.
+func (e *evaluation) result(r *row) (value.Value, error) {
+	tree := e.document(r)
+	if e.d.IsNamed() {
+		e.env.SetDocument(tree)
+		made, ok, err := e.d.Select.Eval(e.env, MaxData)
+		switch {
+		case errors.Is(err, tick.ErrTooLarge):
+			return tree, tooLarge("")
+		case err != nil:
+			return tree, err
+		case !ok:
+			return value.NullValue(), nil
+		}
+		tree = made
+	}
+	weight, n := tree.Weigh()
+	switch {
+	case !e.b.Spend(n):
+		return tree, e.b.Err()
+	case weight.Bytes > MaxData:
+		return tree, tooLarge(e.heaviest(r))
+	case !e.b.SpendBytes(weight.Bytes):
+		return tree, e.b.Err()
+	}
+	return tree, nil
+}
+
+// heaviest returns the name of the source with which the data of a row of the array form is too large; "" in the named form.
+func (e *evaluation) heaviest(r *row) string {
+	if e.d.IsNamed() {
+		return ""
+	}
+	bytes := 0
+	for i, v := range r.sources {
+		if bytes += v.Size(); bytes > MaxData {
+			return e.d.Sources[i].Name
+		}
+	}
+	return ""
+}
+
+// value finishes a row.
+func (e *evaluation) value(r *row) *Value {
+	v := &Value{At: e.r.m.At(), Computed: e.s.clock.Now().Unix(), Sets: r.sets, Err: r.err, identity: e.d.identity(e.r.m.Decider())}
+	if r.id != "" {
+		v.Key = j17.Key{Type: e.d.ForEach, ID: r.id}
+	}
+	e.name(r, v)
+	if v.Err != nil {
+		return v
+	}
+	if v.Tree, v.Err = e.result(r); v.Err == nil {
+		v.Data = v.Tree.AppendJSON(make([]byte, 0, v.Tree.Size()))
+		v.Tag = tagOf(v.Data)
+	}
+	return v
+}
+
+// name tells what a row has read.
+func (e *evaluation) name(r *row, v *Value) {
+	slices.SortFunc(r.read, j17.Key.Compare)
+	v.Sources = slices.Clone(slices.Compact(r.read))
+	v.Versions = make([]engine.Version, len(v.Sources))
+	for i, key := range v.Sources {
+		v.Versions[i] = e.loaded[key].version
+	}
+}
+
+// tagOf is the entity tag of data.
+func tagOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return `"` + hex.EncodeToString(sum[:12]) + `"`
+}

@@ -1,0 +1,212 @@
+package projection
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// inForce is all projections of an environment under one spec and one revision of the posted definitions. It is immutable.
+type inForce struct {
+	compiled *spec.Compiled
+	posted   *postings
+	all      map[string]*definition
+	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment leaves such ones
+	// behind, but another version of the program may find them wrong.
+	invalid map[string]string
+	// deployed tells that it was read from the environment, and is not what is tried or prepared.
+	deployed bool
+	// key is that of Declared.
+	key func() string
+}
+
+// definition is a projection that is in force.
+type definition struct {
+	*spec.Projection
+	// posted is how it was posted, nil for what the spec declares.
+	posted *posting
+	// identified is the latest identity that was asked for.
+	identified atomic.Pointer[identity]
+}
+
+// identity tells what decides a projection's values beside the events of its sources.
+type identity struct {
+	of  *decider.Decider
+	sum [sha256.Size]byte
+}
+
+// identity changes whenever the same events may yield other values than before: with the definition, and with the handlers of the types
+// that it reads.
+func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
+	if known := d.identified.Load(); known != nil && known.of == of {
+		return known.sum
+	}
+	all := append([]byte(nil), d.Fingerprint[:]...)
+	for _, name := range d.Types() {
+		typ := of.Program(name).Fingerprint
+		all = append(all, typ[:]...)
+	}
+	id := &identity{of, sha256.Sum256(all)}
+	d.identified.Store(id)
+	return id.sum
+}
+
+// sets keeps the projections in force of each environment as long as nothing changes.
+type sets struct{ latest sync.Map } // of *inForce by j17.Tenant
+
+// inForce returns the projections of an environment under a spec, with those that are posted at a moment of the store.
+func (s *Service) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
+	head, err := sm.Get(headSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	found, _ := s.sets.latest.Load(t)
+	known, _ := found.(*inForce)
+	if known != nil && known.compiled == compiled && known.posted.rev == head.Rev {
+		return known, nil
+	}
+	posted, err := postedAt(sm)
+	if err != nil {
+		return nil, err
+	}
+	in := newInForce(compiled, posted, known)
+	in.deployed = true
+	s.sets.latest.Store(t, in)
+	return in, nil
+}
+
+// newInForce compiles what is posted. What an earlier set has compiled of the same text is taken from there.
+func newInForce(compiled *spec.Compiled, posted *postings, known *inForce) *inForce {
+	in := &inForce{compiled: compiled, posted: posted, all: make(map[string]*definition, len(compiled.Projections)+len(posted.all)), invalid: map[string]string{}}
+	in.key = sync.OnceValue(in.digest)
+	if known != nil && known.compiled != compiled {
+		known = nil
+	}
+	for name, p := range compiled.Projections {
+		if known != nil {
+			in.all[name] = known.all[name]
+		} else {
+			in.all[name] = &definition{Projection: p}
+		}
+	}
+	for i := range posted.all {
+		p := &posted.all[i]
+		if compiled.Projections[p.Name] != nil {
+			continue // the spec has taken it over
+		}
+		if known != nil {
+			if old := known.all[p.Name]; old != nil && bytes.Equal(old.posted.Definition, p.Definition) {
+				in.all[p.Name] = old
+				continue
+			}
+		}
+		made, found := spec.CompileProjection(p.Definition, compiled)
+		if made == nil {
+			in.invalid[p.Name] = firstError(found)
+			continue
+		}
+		in.all[p.Name] = &definition{Projection: made, posted: p}
+	}
+	return in
+}
+
+// digest is the key of Declared.
+func (in *inForce) digest() string {
+	if len(in.posted.all) == 0 {
+		return in.compiled.Hash
+	}
+	h := sha256.New()
+	for i := range in.posted.all {
+		p := &in.posted.all[i]
+		_, _ = fmt.Fprintf(h, "%q %d %s", p.Name, len(p.Definition), p.Definition) // never fails
+	}
+	return in.compiled.Hash + " " + hex.EncodeToString(h.Sum(nil))
+}
+
+// Declared is what an environment has: its spec, and the projections that are in force, those of the spec and those that were posted.
+type Declared struct {
+	Spec        *spec.Compiled
+	Projections map[string]*spec.Projection
+	// Key is the same for the same spec with the same definitions beside it, and for no others.
+	Key string
+}
+
+// Declared returns what an environment has now; CodeNoSpec where no spec is deployed to it.
+func (s *Service) Declared(ctx context.Context, t j17.Tenant) (Declared, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return Declared{}, err
+	}
+	d := Declared{r.in.compiled, make(map[string]*spec.Projection, len(r.in.all)), r.in.key()}
+	for name, of := range r.in.all {
+		d.Projections[name] = of.Projection
+	}
+	return d, nil
+}
+
+// firstError says what is wrong first.
+func firstError(found []diag.Diagnostic) string {
+	for _, d := range found {
+		if d.Severity == diag.Error {
+			return string(d.Pointer) + ": " + d.Message
+		}
+	}
+	return ""
+}
+
+// names are those of the projections as lists have them: the spec's in the order of its text, then the posted ones.
+func (in *inForce) names() ([]string, error) {
+	declared, err := spec.DeclaredProjections(in.compiled.Source)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, d := range declared {
+		if in.compiled.Projections[d.Name] != nil {
+			names = append(names, d.Name)
+		}
+	}
+	for i := range in.posted.all {
+		if name := in.posted.all[i].Name; in.compiled.Projections[name] == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// nearest is a sentence with the projection that is called nearly so, or with all of them where none is and there are few.
+func (in *inForce) nearest(name string) string {
+	const few = 12
+	all := slices.Sorted(maps.Keys(in.all))
+	near := diag.Nearest(name, all)
+	switch {
+	case near != "":
+		return " Did you mean '" + near + "'?"
+	case len(all) == 0:
+		return " It has none."
+	case len(all) <= few:
+		return " It has '" + strings.Join(all, "', '") + "'."
+	}
+	return ""
+}
+
+// Forget lets go of what is known of the projections of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.sets.latest.Delete(t)
+	s.specs.all.Delete(t)
+	s.kept.drop(t)
+}

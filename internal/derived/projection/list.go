@@ -1,0 +1,397 @@
+package projection
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/derived/place"
+)
+
+// ListAsk is what a list is asked for.
+type ListAsk struct {
+	Name string
+	// Filters are the parameters that are fields, with their operators; Order is nil where none was given.
+	Filters map[string]string
+	Order   *string
+	// Near, if not nil, asks for the rows around a point, by their distance; its After does not count.
+	Near *place.Near
+	// Count is how many rows a page may have, and Start the Next of the page before.
+	Count int
+	Start string
+}
+
+// List is a page of a list: what all its rows were as of one position.
+type List struct {
+	Rows []Row
+	// Next is where the page after this one starts, "" for the last one. Early tells that looking ended the page, and not its rows.
+	Next     string
+	Early    bool
+	Position j17.StreamID
+	// Types are the aggregate types that rows are made of.
+	Types []string
+	// last is where the aggregate stands that was looked at last around a point.
+	last string
+}
+
+// Row is a row of a list.
+type Row struct {
+	ID string
+	j17.Names
+	// Distance is how far away it is in metres, where the list is one around a point, and Geo the kind of its place.
+	Distance float64
+	Geo      string
+	// Data is the row's value as JSON, and Tag its entity tag. Where it could not be computed, Err says why.
+	Data []byte
+	Tag  string
+	Err  error
+}
+
+// Limits of a page beside its number of rows. A page that reaches one ends early, with at least one row.
+const (
+	// maxListBytes is how many bytes of data the rows of a page have together.
+	maxListBytes = 8 << 20
+	// maxListSources is how many aggregates are read for them.
+	maxListSources = 50_000
+	// maxListWork is what computing them may cost, in units of package work, beside folding states.
+	maxListWork = work.Replay
+	// firstRows and mostRows are how many rows are computed side by side: first a few, to see how large they are.
+	firstRows, mostRows = 16, 256
+)
+
+// List returns a page of a projection's rows: by id, or by an index, which is brought up to date first.
+func (s *Service) List(ctx context.Context, t j17.Tenant, ask ListAsk) (*List, error) {
+	list := s.list
+	if ask.Near != nil {
+		list = s.listNear
+	}
+	return settled(ctx, func() (*List, error) { return list(ctx, t, &ask) })
+}
+
+func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, error) {
+	r, d, p, err := s.planned(ctx, t, ask)
+	if err != nil {
+		return nil, err
+	}
+	list := p.identity(d)
+	after, err := placeOf(list, ask.Start)
+	if err != nil {
+		return nil, err
+	}
+	g := &page{s: s, d: d, list: list, count: ask.Count}
+	if p.index == byID {
+		g.at = r
+		return g.fill(ctx, after, func(after string, limit int) ([]found, error) { return s.rowsByID(ctx, r, d, after, limit) })
+	}
+
+	// Rows are computed as of the position that the index has.
+	view, err := s.view(ctx, r, d)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Close()
+	if g.at, err = s.as(r, view.Position()); err != nil {
+		return nil, err
+	}
+	return g.fill(ctx, after, p.pages(work.New(ctx, work.Replay), view, after, ask.Count+1))
+}
+
+// planned finds out what is asked for, and how it is served.
+func (s *Service) planned(ctx context.Context, t j17.Tenant, ask *ListAsk) (*reading, *definition, plan, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, nil, plan{}, err
+	}
+	d, err := r.rowsOf(ask.Name)
+	if err != nil {
+		return nil, nil, plan{}, err
+	}
+	p, err := planFor(d, ask.Filters, ask.Order)
+	return r, d, p, err
+}
+
+// Count returns how many rows a list has.
+func (s *Service) Count(ctx context.Context, t j17.Tenant, name string, filters map[string]string) (uint64, error) {
+	return settled(ctx, func() (uint64, error) { return s.count(ctx, t, name, filters) })
+}
+
+func (s *Service) count(ctx context.Context, t j17.Tenant, name string, filters map[string]string) (uint64, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	d, err := r.rowsOf(name)
+	if err != nil {
+		return 0, err
+	}
+	p, err := planFor(d, filters, nil)
+	if err != nil {
+		return 0, err
+	}
+	if p.index == byID && len(d.Indexes) == 0 {
+		return s.countStreams(ctx, r, d.ForEach)
+	}
+	view, err := s.view(ctx, r, d)
+	if err != nil {
+		return 0, err
+	}
+	defer view.Close()
+	return p.countIn(work.New(ctx, work.Replay), view)
+}
+
+// rowsOf returns a projection that has rows.
+func (r *reading) rowsOf(name string) (*definition, error) {
+	d, err := r.definition(name)
+	if err != nil {
+		return nil, err
+	}
+	if !d.IsNamed() {
+		return nil, j17.Errorf(j17.CodeNotFound, "The projection '%s' has no rows: it is not for each aggregate of a type. Read it with its parameters, at /_projections/%s.", d.Name, d.Name)
+	}
+	return d, nil
+}
+
+// planFor reads the filters of a list and finds out how it is served.
+func planFor(d *definition, filters map[string]string, order *string) (plan, error) {
+	q, err := readQuery(d.Indexes, filters, order)
+	if err != nil {
+		return plan{}, err
+	}
+	return planQuery(d.Projection, q)
+}
+
+// identity says what list of a definition a plan makes: pages of another one have other cursors, also where an index of the same fields has other values
+// in them.
+func (p *plan) identity(d *definition) string {
+	by := ""
+	if p.index != byID {
+		by = hex.EncodeToString(d.IndexFingerprint[:])
+	}
+	return d.Name + " " + by + " " + strconv.Itoa(len(p.fields)) + " " + strconv.Quote(strings.Join(p.fields, " ")) + " " + p.query.canonical()
+}
+
+// as returns the reading of another position with the same projections and the same spec.
+func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
+	if at == r.m.At() {
+		return r, nil
+	}
+	m, err := s.engine.Moment(r.t, at)
+	if err != nil {
+		return nil, err
+	}
+	if m.Decider() != r.m.Decider() {
+		return nil, errRedeployed
+	}
+	return r.as(m), nil
+}
+
+// found is a row that belongs to a list, with its place in it. nulls tells that it was found where all fields of its index are null.
+type found struct {
+	id, place string
+	nulls     bool
+}
+
+// page is a page that is being filled.
+type page struct {
+	s     *Service
+	at    *reading
+	d     *definition
+	list  string
+	count int
+	// bytes and sources are what the rows so far have and were made of, work is what they took.
+	bytes, sources int
+	work           int64
+	// budget is that of some rows, one after the other.
+	budget *work.Budget
+}
+
+// fill computes the rows of a page: scan returns up to limit places of rows after one, fewer only at the end.
+func (g *page) fill(ctx context.Context, after string, scan func(after string, limit int) ([]found, error)) (*List, error) {
+	l := &List{Position: g.at.m.At(), Types: g.d.Types()}
+	for step := firstRows; ; {
+		limit := min(g.count-len(l.Rows), step)
+		some, err := scan(after, limit+1)
+		if err != nil {
+			return nil, err
+		}
+		more := len(some) > limit
+		full, err := g.add(ctx, l, some[:min(len(some), limit)], &after)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case !more && !full:
+			return l, nil
+		case full || len(l.Rows) >= g.count || g.work >= maxListWork && len(l.Rows) > 0:
+			l.Next = cursorTo(g.list, after)
+			return l, nil
+		}
+		step = g.nextStep(len(l.Rows))
+	}
+}
+
+// nextStep returns how many rows are computed next.
+func (g *page) nextStep(rows int) int {
+	step := mostRows
+	if rows > 0 {
+		step = min(step, (maxListBytes-g.bytes)/(1+g.bytes/rows), (maxListSources-g.sources)/(1+g.sources/rows))
+	}
+	return max(step, 1)
+}
+
+// add computes rows and adds them to the page, and moves after behind the last of them. It reports true where a limit of the page leaves
+// the rest, or all further ones, to the next page.
+func (g *page) add(ctx context.Context, l *List, some []found, after *string) (full bool, err error) {
+	ids := make([]string, len(some))
+	for i := range some {
+		ids[i] = some[i].id
+	}
+	values, err := g.values(ctx, ids)
+	if err != nil {
+		return false, err
+	}
+	for i, computed := 0, g.work; i < len(values); i++ {
+		v := values[i]
+		if j17.CodeOf(v.Err) == j17.CodeAggregateNotFound {
+			*after = some[i].place // it came after the position
+			continue
+		}
+		if v.Err != nil && !Lasting(v.Err) {
+			return false, v.Err
+		}
+		if some[i].nulls && v.Err == nil {
+			if len(l.Rows) > 0 && g.work-computed >= maxListWork {
+				return true, nil
+			}
+			if v, err = g.fitting(v); err != nil {
+				return false, err
+			}
+		}
+		g.bytes += len(v.Data)
+		g.sources += len(v.Sources)
+		if len(l.Rows) > 0 && (g.bytes > maxListBytes || g.sources > maxListSources) {
+			return true, nil
+		}
+		l.Rows = append(l.Rows, Row{ID: ids[i], Names: v.Names, Data: v.Data, Tag: v.Tag, Err: v.Err})
+		*after = some[i].place
+	}
+	return len(values) < len(some), nil
+}
+
+// values computes rows, as many as the page may take work for, but one at least. What is too much work for some rows together is computed
+// fewer at a time, so that what a row shows does not depend on those beside it.
+func (g *page) values(ctx context.Context, ids []string) (values []*Value, err error) {
+	if g.budget == nil {
+		g.budget = work.New(ctx, maxWork)
+	}
+	for step := len(ids); len(values) < len(ids) && (len(values) == 0 || g.work < maxListWork); {
+		left := ids[len(values):]
+		some := left[:min(step, len(left))]
+		g.budget.Renew(maxWork)
+		more, err := g.s.rows(ctx, g.budget, g.at, g.d, some)
+		g.work += g.budget.Spent()
+		if err != nil && (j17.CodeOf(err) != j17.CodeWorkLimit || len(some) == 1) {
+			return nil, err
+		}
+		if err != nil {
+			more = nil
+		} else if at := slices.IndexFunc(more, worn); at >= 0 && crowded(g.budget, len(some)) {
+			more = more[:at]
+		}
+		values, step = append(values, more...), chunkSteps*step
+		if len(more) == 0 {
+			step = max(1, len(some)/chunkSteps)
+		}
+	}
+	return values, nil
+}
+
+// worn reports whether a value took more work than there was.
+func worn(v *Value) bool { return j17.CodeOf(v.Err) == j17.CodeWorkLimit }
+
+// crowded reports whether some rows together have used up a budget that would do for one of them alone.
+func crowded(b *work.Budget, rows int) bool {
+	return rows > 1 && j17.CodeOf(b.Err()) == j17.CodeWorkLimit
+}
+
+// rowsByID returns up to limit aggregates of the projection's type after one, in order of their ids. Those that came after the reading's
+// position are among them.
+func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after string, limit int) ([]found, error) {
+	ids, err := s.store.Streams(ctx, r.t, d.ForEach, after, limit)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	some := make([]found, len(ids))
+	for i, id := range ids {
+		some[i] = found{id: id, place: id}
+	}
+	return some, nil
+}
+
+// streamsAtOnce is how many streams are counted at a time.
+const streamsAtOnce = 10_000
+
+// countStreams counts the aggregates of a type as of the reading's position. Streams never end, so that those that have begun since are
+// all that is to be left out; the feed tells which.
+func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType string) (count uint64, err error) {
+	b := work.New(ctx, work.Replay)
+	begun, at := map[string]struct{}{}, r.m.At()
+	for after := ""; ; {
+		ids, err := s.store.Streams(ctx, r.t, aggregateType, after, streamsAtOnce)
+		if err != nil {
+			return 0, engine.StorageError(err)
+		}
+		for ev, err := range s.store.ReadFeed(ctx, r.t, at, int(^uint(0)>>1)) {
+			if err != nil {
+				return 0, engine.StorageError(err)
+			}
+			if !b.SpendBytes(len(ev.Raw)) {
+				return 0, b.Err()
+			}
+			if at = ev.StreamID; ev.Version == 1 && ev.Key.Type == aggregateType {
+				begun[ev.Key.ID] = struct{}{}
+			}
+		}
+		if !b.Spend(len(ids)) {
+			return 0, b.Err()
+		}
+		for _, id := range ids {
+			if _, late := begun[id]; !late {
+				count++
+			}
+		}
+		if len(ids) < streamsAtOnce {
+			return count, nil
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// Lasting reports whether an error is that of a row as it is: the same row comes to the same error again. Its fields count as null then.
+func Lasting(err error) bool {
+	switch j17.CodeOf(err) { //nolint:exhaustive // the others pass, or are of the server
+	case j17.CodeCustomCodeFailed, j17.CodeProjectionLimit, j17.CodeWorkLimit, j17.CodeCorruption, j17.CodeHandlerRejected, j17.CodeInvalidOperand, j17.CodeImplicationFailed, j17.CodeImplicationLimit:
+		return true
+	default:
+		return false
+	}
+}
+
+// errRedeployed tells that another spec was deployed, or other projections posted, while a read was under way: it begins anew.
+var errRedeployed = errors.New("projection: other projections have come into force meanwhile")
+
+// settled does a read until nothing was deployed meanwhile.
+func settled[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	for {
+		v, err := read()
+		if !errors.Is(err, errRedeployed) || ctx.Err() != nil {
+			return v, err
+		}
+	}
+}

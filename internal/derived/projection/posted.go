@@ -1,0 +1,310 @@
+package projection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/core/engine"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/deploy"
+	"j17/internal/storage/store"
+)
+
+// The side spaces of the definitions that were posted to an environment. They belong to its data: an export has them.
+const (
+	// postedSpace has each definition under the projection's name.
+	postedSpace store.Space = "projections"
+	// headSpace has one item, headKey. Its revision changes with every change of the definitions.
+	headSpace store.Space = "projections.head"
+)
+
+const headKey = "head"
+
+const (
+	// MaxPosted is how many definitions may be posted to an environment, maxPostedBytes how many bytes they may have together.
+	MaxPosted      = 1000
+	maxPostedBytes = 8 << 20
+	// maxChanges is how often a change is tried again that others have overtaken.
+	maxChanges = 20
+)
+
+// postedHead sums up what is posted.
+type postedHead struct {
+	Count int `json:"count"`
+	Bytes int `json:"bytes"`
+}
+
+// posting is a definition as it was posted.
+type posting struct {
+	Name       string          `json:"-"`
+	Definition json.RawMessage `json:"definition"`
+	PostedAt   time.Time       `json:"posted_at"`
+	PostedBy   string          `json:"posted_by,omitempty"`
+}
+
+// postings are all that were posted to an environment as of one revision, by name.
+type postings struct {
+	rev  uint64
+	head postedHead
+	all  []posting
+}
+
+// postedAt reads what is posted at a moment.
+func postedAt(sm store.Moment) (*postings, error) {
+	p := &postings{}
+	it, err := sm.Get(headSpace, headKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return p, nil
+	}
+	if err == nil {
+		p.rev = it.Rev
+		err = decodeItem(headSpace, &it, &p.head)
+	}
+	if err != nil {
+		return nil, err
+	}
+	items, err := sm.Scan(postedSpace, store.Range{}, MaxPosted)
+	if err != nil {
+		return nil, err
+	}
+	p.all = make([]posting, len(items))
+	for i := range items {
+		if err := decodeItem(postedSpace, &items[i], &p.all[i]); err != nil {
+			return nil, err
+		}
+		p.all[i].Name = items[i].Key
+	}
+	return p, nil
+}
+
+// decodeItem reads an item of this package.
+func decodeItem(space store.Space, it *store.Item, into any) error {
+	if err := json.Unmarshal(it.Value, into); err != nil {
+		return &store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err}
+	}
+	return nil
+}
+
+// posted reads what is posted to an environment.
+func (s *Service) posted(ctx context.Context, t j17.Tenant) (*postings, error) {
+	sm, err := s.store.Moment(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer sm.Close()
+	return postedAt(sm)
+}
+
+// find returns the definition that is posted under a name, nil for none.
+func (p *postings) find(name string) *posting {
+	if i, ok := slices.BinarySearchFunc(p.all, name, func(d posting, name string) int { return strings.Compare(d.Name, name) }); ok {
+		return &p.all[i]
+	}
+	return nil
+}
+
+// write returns the writes that replace what is posted under some names, nil for what goes away. They hold if nobody else has changed
+// anything since.
+func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
+	head, sides := p.head, []store.Side{}
+	for _, name := range slices.Sorted(maps.Keys(change)) {
+		if old := p.find(name); old != nil {
+			head.Count--
+			head.Bytes -= len(old.Definition)
+		}
+		next := change[name]
+		if next == nil {
+			sides = append(sides, store.Side{Op: store.Delete, Space: postedSpace, Key: name})
+			continue
+		}
+		head.Count++
+		head.Bytes += len(next.Definition)
+		raw, err := json.Marshal(next)
+		if err != nil {
+			return nil, err
+		}
+		sides = append(sides, store.Side{Op: store.Put, Space: postedSpace, Key: name, Value: raw})
+	}
+	switch {
+	case head.Count > MaxPosted:
+		return nil, j17.Errorf(j17.CodePayloadTooLarge, "The environment has %d posted projections, and there can be no more. Remove one, or declare some in the spec.", MaxPosted)
+	case head.Bytes > maxPostedBytes:
+		return nil, j17.Errorf(j17.CodePayloadTooLarge, "The posted projections of the environment would have more than %d MiB together. Remove one, or declare some in the spec.", maxPostedBytes>>20)
+	}
+	raw, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	side := store.Side{Op: store.Put, Space: headSpace, Key: headKey, Value: raw, Cond: store.IfRev, Rev: p.rev}
+	if p.rev == 0 {
+		side.Cond = store.IfAbsent
+	}
+	return append(sides, side), nil
+}
+
+// change changes what is posted to an environment under the spec that is deployed to it: decide says what replaces what, nil for
+// nothing. It is asked again when others were faster.
+func (s *Service) change(ctx context.Context, t j17.Tenant, decide func(*spec.Compiled, *postings) (map[string]*posting, []store.Side, error)) error {
+	var err error
+	for range maxChanges {
+		err = s.hold(ctx, t, func(compiled *spec.Compiled, deployed store.Fence) error {
+			there, err := s.posted(ctx, t)
+			if err != nil {
+				return err
+			}
+			changes, more, err := decide(compiled, there)
+			if err != nil || len(changes)+len(more) == 0 {
+				return err
+			}
+			var sides []store.Side
+			if len(changes) > 0 {
+				if sides, err = there.write(changes); err != nil {
+					return err
+				}
+			}
+			// What is begun is finished, for a client that has gone too.
+			return s.store.Write(context.WithoutCancel(ctx), t, append(sides, more...), deployed)
+		})
+		if _, overtaken := errors.AsType[*store.SideConflict](err); !overtaken {
+			return failure(err)
+		}
+	}
+	return j17.Errorf(j17.CodeBusy, "The projections of the environment are being changed by others. Nothing was changed; try again in a moment.").Because(err)
+}
+
+// failure turns what the store reports about a change into what a user is told.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, told := errors.AsType[*j17.Error](err); told {
+		return err
+	}
+	return engine.StorageError(err)
+}
+
+// Unwrap takes the definition out of the body of a request: {"projection": {...}}, or the definition itself.
+func Unwrap(body string) ([]byte, error) {
+	v, err := value.ParseString(body)
+	if err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON: %s", err).Because(err)
+	}
+	if v.Kind() != value.Object {
+		return nil, j17.Errorf(j17.CodeInvalidField, "The request body must be a JSON object: the definition of a projection, or {\"projection\": {...}}")
+	}
+	inner := v.Get("projection")
+	if inner.IsMissing() {
+		return []byte(body), nil
+	}
+	for _, m := range v.Members() {
+		if m.Key != "projection" {
+			return nil, j17.Errorf(j17.CodeUnknownField, "Unknown field; beside 'projection' there is none").At(j17.Printable(m.Key))
+		}
+	}
+	if inner.Kind() != value.Object {
+		return nil, j17.Errorf(j17.CodeInvalidField, "'projection' must be an object: the definition").At("projection")
+	}
+	// The text is kept as it is, so that places count in the definition.
+	var parts map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &parts); err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is not valid JSON: %s", err).Because(err)
+	}
+	return parts["projection"], nil
+}
+
+// compiled compiles a definition that somebody has given. The error is one of CodeInvalidSpec with all that is wrong.
+func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic, error) {
+	p, found := spec.CheckProjection(definition, in)
+	if p != nil {
+		return p, found, nil
+	}
+	wrong := slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
+	many := "1 error"
+	if len(wrong) != 1 {
+		many = fmt.Sprintf("%d errors", len(wrong))
+	}
+	e := j17.Errorf(j17.CodeInvalidSpec, "The definition has %s and was not deployed. Correct what 'errors' lists.", many)
+	e.Errors = deploy.FieldErrors(wrong)
+	return nil, nil, e
+}
+
+// ofSpec is the refusal of a change to what the spec declares.
+func ofSpec(name, action string) error {
+	return j17.Errorf(j17.CodeConflict, "The spec declares the projection '%s', so it cannot be %s here. Change the spec and deploy it.", name, action)
+}
+
+// Beside tells what a spec would mean for what was posted to an environment: what it declares itself is taken over, and what is not
+// valid under it goes away if it is deployed by force.
+func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error) {
+	there, err := s.posted(ctx, t)
+	if err != nil {
+		return deploy.Beside{}, engine.StorageError(err)
+	}
+
+	// Each is looked at.
+	var b deploy.Beside
+	gone := map[string]*posting{}
+	for i := range there.all {
+		d := &there.all[i]
+		at := diag.Pointer("/projections").Key(d.Name)
+		if after.Projections[d.Name] != nil {
+			gone[d.Name] = nil
+			b.Taken = append(b.Taken, d.Name)
+			b.Found = append(b.Found, diag.Diagnostic{
+				Severity: diag.Warning, Pointer: at, Message: "the projection '" + d.Name + "' was posted to this environment; the spec's definition takes its place",
+			})
+			continue
+		}
+		if _, found := spec.CompileProjection(d.Definition, after); hasErrors(found) {
+			gone[d.Name] = nil
+			b.Invalid = append(b.Invalid, d.Name)
+			first := found[slices.IndexFunc(found, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })]
+			b.Found = append(b.Found, diag.Diagnostic{
+				Severity: diag.Error, Pointer: at,
+				Message: fmt.Sprintf("the projection '%s', which was posted to this environment, would not be valid any more: at %q: %s", d.Name, first.Pointer, first.Message),
+				Hint:    "keep in the spec what it needs, remove it first, or deploy with \"force\": true, which removes it",
+			})
+		}
+	}
+
+	// What is prepared under a name that the spec declares does not take its place any more.
+	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
+	if err != nil {
+		return deploy.Beside{}, engine.StorageError(err)
+	}
+	for i := range waiting {
+		name := waiting[i].Key
+		if after.Projections[name] == nil {
+			continue
+		}
+		b.Sides = append(b.Sides, store.Side{Op: store.Delete, Space: preparedSpace, Key: name})
+		if !slices.Contains(b.Taken, name) {
+			b.Found = append(b.Found, diag.Diagnostic{
+				Severity: diag.Warning, Pointer: diag.Pointer("/projections").Key(name),
+				Message: "a projection '" + name + "' is prepared in this environment; that is given up, and the spec's definition takes its place",
+			})
+		}
+	}
+
+	// What was looked at must be what is there when the spec is stored.
+	if len(gone) > 0 {
+		sides, err := there.write(gone)
+		b.Sides = append(b.Sides, sides...)
+		return b, err
+	}
+	b.Fences = []store.Fence{{Space: headSpace, Key: headKey, Rev: there.rev}}
+	return b, nil
+}
+
+func hasErrors(found []diag.Diagnostic) bool {
+	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })
+}

@@ -1,0 +1,319 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/derived/build"
+	"j17/internal/derived/index"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/deploy"
+	"j17/internal/storage/store"
+)
+
+// preparedSpace has the definitions that take the place of the present ones once their indexes are built, under their names. They are due
+// when it is to be looked whether that is so; one that cannot be is not due any more, and says why.
+const preparedSpace store.Space = "projections.prepared"
+
+const (
+	// preparedPause is how long it takes until it is looked again whether indexes are built.
+	preparedPause = time.Second
+	preparedLease = time.Minute
+	// preparedAtOnce is how many are looked at side by side.
+	preparedAtOnce = 4
+	// maxPrepared is how many definitions of an environment may be prepared at a time.
+	maxPrepared = 20
+)
+
+// prepared is a definition that is prepared.
+type prepared struct {
+	posting
+
+	// Failed says why it cannot take its place.
+	Failed string `json:"failed,omitempty"`
+
+	rev uint64
+	// definition is nil where it is not valid under the present spec.
+	definition *definition
+}
+
+// preparedAt reads what is prepared at a moment, by name.
+func preparedAt(sm store.Moment, in *inForce) (map[string]*prepared, error) {
+	items, err := sm.Scan(preparedSpace, store.Range{}, maxPrepared)
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	all := make(map[string]*prepared, len(items))
+	for i := range items {
+		p, err := readPrepared(&items[i])
+		if err != nil {
+			return nil, err
+		}
+		if made, _ := spec.CompileProjection(p.Definition, in.compiled); made != nil && in.compiled.Projections[p.Name] == nil {
+			p.definition = &definition{Projection: made, posted: &p.posting}
+		}
+		all[p.Name] = p
+	}
+	return all, nil
+}
+
+func readPrepared(it *store.Item) (*prepared, error) {
+	_, raw, err := worker.ReadAttempts(it.Value)
+	p := &prepared{rev: it.Rev}
+	if err == nil {
+		err = json.Unmarshal(raw, p)
+	}
+	if err != nil {
+		return nil, &store.CorruptionError{Where: string(preparedSpace) + "/" + it.Key, Err: err}
+	}
+	p.Name = it.Key
+	return p, nil
+}
+
+// preparation is the write that begins to prepare a definition.
+func (s *Service) preparation(ctx context.Context, t j17.Tenant, next *posting) (store.Side, error) {
+	items, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
+	if err != nil {
+		return store.Side{}, err
+	}
+	if len(items) == maxPrepared && !slices.ContainsFunc(items, func(it store.Item) bool { return it.Key == next.Name }) {
+		return store.Side{}, j17.Errorf(j17.CodeConflict, "%d projections of the environment are being prepared, and there can be no more at a time. Wait for one, or give one up.", maxPrepared)
+	}
+	raw, err := json.Marshal(prepared{posting: *next})
+	return store.Side{Op: store.Put, Space: preparedSpace, Key: next.Name, Value: raw, Due: s.clock.Now().Add(settleTime + preparedPause)}, err
+}
+
+// prepare begins to build what a prepared definition needs, waits a little, and lets it take its place if that was enough. Else that
+// is left to the background.
+func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) error {
+	s.Adopted(ctx, t)
+	s.Settled(ctx, t)
+	it, err := s.store.Get(ctx, t, preparedSpace, next.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // the background was faster
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	p, err := readPrepared(&it)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	built, failed, err := s.built(ctx, t, p)
+	if err != nil || failed != "" || !built {
+		return err // the background says what has failed
+	}
+	err = s.take(ctx, t, p, store.Side{Op: store.Delete, Space: preparedSpace, Key: p.Name, Cond: store.IfRev, Rev: p.rev})
+	if noRoom(err) != "" {
+		return nil // the same
+	}
+	return err
+}
+
+// built reports whether the indexes of a prepared definition are built, or why they cannot be.
+func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bool, failed string, err error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return false, "", err
+	}
+	made, found := spec.CompileProjection(p.Definition, r.in.compiled)
+	switch {
+	case made == nil:
+		return false, "It is not valid under the spec that has been deployed meanwhile: " + firstError(found), nil
+	case r.in.compiled.Projections[p.Name] != nil:
+		return false, "A spec that declares a projection of that name has been deployed meanwhile.", nil
+	}
+	if done, failed, err = s.allBuilt(ctx, t, s.needs(r, &definition{Projection: made, posted: &p.posting})); err != nil {
+		return false, "", err
+	}
+
+	// What was begun after it was given up, nobody would remove.
+	if _, err = s.store.Get(ctx, t, preparedSpace, p.Name); errors.Is(err, store.ErrNotFound) {
+		s.Adopted(ctx, t)
+		return false, "", nil
+	}
+	return done, failed, engine.StorageError(err)
+}
+
+// allBuilt reports whether indexes are built, or why they cannot be. Those that nobody has begun are begun.
+func (s *Service) allBuilt(ctx context.Context, t j17.Tenant, needs []*index.Definition) (done bool, failed string, err error) {
+	done = true
+	for _, x := range needs {
+		status, err := s.indexes.Ensure(ctx, t, x)
+		if err != nil {
+			return false, "", engine.StorageError(err)
+		}
+		if b := status.Build; !status.Ready && b != nil && b.State == build.Failed {
+			return false, "The index could not be built: " + b.Error, nil
+		}
+		done = done && status.Ready
+	}
+	return done, "", nil
+}
+
+// take lets a prepared definition take its place: from one position on it counts, with its indexes. finish is the write that ends its
+// preparation.
+func (s *Service) take(ctx context.Context, t j17.Tenant, p *prepared, finish store.Side) error {
+	err := s.change(ctx, t, func(in *spec.Compiled, _ *postings) (map[string]*posting, []store.Side, error) {
+		it, err := s.store.Get(ctx, t, preparedSpace, p.Name)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil, nil // it is done, or was given up
+		}
+		if err != nil || it.Rev != finish.Rev {
+			return nil, nil, err // another process goes on with it
+		}
+		if _, _, err := s.admit(&Posting{Definition: p.Definition}, in); err != nil {
+			return nil, nil, err
+		}
+		return map[string]*posting{p.Name: &p.posting}, []store.Side{finish}, nil
+	})
+	if err == nil {
+		s.Adopted(ctx, t)
+	}
+	return err
+}
+
+// carryOn looks whether a definition that is prepared can take its place.
+func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
+	p, err := readPrepared(&store.Item{Key: c.Key, Value: c.Value})
+	if err != nil {
+		return err
+	}
+	finish := c.Remove()
+	p.rev = finish.Rev
+	done, failed, err := s.built(ctx, c.Tenant, p)
+	if err == nil && done {
+		err = s.take(ctx, c.Tenant, p, finish)
+		failed = noRoom(err)
+	}
+	switch {
+	case failed != "":
+		p.Failed = failed
+		raw, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(raw, time.Time{})})
+	case err == nil && !done:
+		return s.store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.clock.Now().Add(preparedPause))})
+	default:
+		return err
+	}
+}
+
+// noRoom says that there is no room for a definition among those that are posted, where that is why it could not take its place; else "".
+func noRoom(err error) string {
+	if refused, ok := errors.AsType[*j17.Error](err); ok && refused.Code == j17.CodePayloadTooLarge {
+		return "There was no room for it: " + refused.Message
+	}
+	return ""
+}
+
+// buildOf sums up the builds of indexes; nil where none is known.
+func (v *survey) buildOf(needs []*index.Definition) *wire.Build {
+	var sum *wire.Build
+	for _, x := range needs {
+		b := v.statuses[x.ID].Build
+		if b == nil {
+			continue
+		}
+		if sum == nil {
+			sum = &wire.Build{Status: string(build.Done)}
+		}
+		sum.Done += b.Done
+		sum.Total += b.Total
+		switch {
+		case b.State == build.Failed:
+			sum.Status, sum.Error = string(build.Failed), b.Error
+		case b.State == build.Running && sum.Status != string(build.Failed):
+			sum.Status, sum.Error = string(build.Running), cmp.Or(sum.Error, b.Error)
+		}
+	}
+	return sum
+}
+
+// preparing shows how far a definition is that is prepared.
+func (v *survey) preparing(p *prepared, s *Service) *wire.Build {
+	b := &wire.Build{Status: string(build.Running)}
+	if p.definition != nil {
+		if of := v.buildOf(s.needs(v.reading, p.definition)); of != nil {
+			b.Done, b.Total = of.Done, of.Total
+			if of.Status == b.Status {
+				b.Error = of.Error
+			}
+		}
+	}
+	if p.Failed != "" {
+		b.Status, b.Error = string(build.Failed), p.Failed
+	}
+	b.Prepared = p.Definition
+	return b
+}
+
+// nextSpecs has the readings under the specs that are prepared, of each environment.
+type nextSpecs struct{ all sync.Map } // of *reading by j17.Tenant
+
+// needs returns the indexes that the spec which is prepared for an environment needs.
+func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
+	found, _ := n.all.Load(t)
+	r, _ := found.(*reading)
+	if r == nil {
+		return nil
+	}
+	var all []*index.Definition
+	for _, d := range r.in.all {
+		all = append(all, s.needs(r, d)...)
+	}
+	return all
+}
+
+// Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they are.
+func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		if j17.CodeOf(err) == j17.CodeNoSpec {
+			return deploy.Readiness{Done: true}, nil // there is nobody to wait for it
+		}
+		return deploy.Readiness{}, err
+	}
+	s.specs.all.Store(t, &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)})
+	needs := s.specs.needs(s, t)
+	done, failed, err := s.allBuilt(ctx, t, needs)
+	if err == nil && !done && failed == "" {
+		s.Settled(ctx, t)
+		done, failed, err = s.allBuilt(ctx, t, needs)
+	}
+	if err != nil {
+		return deploy.Readiness{}, err
+	}
+
+	// How far those are that are not there.
+	ready := deploy.Readiness{Done: done, Failed: failed}
+	for _, x := range needs {
+		status, err := s.indexes.Status(ctx, t, x.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return ready, engine.StorageError(err)
+		}
+		if status.Build != nil && !status.Ready {
+			ready.Built += status.Build.Done
+			ready.Total += status.Build.Total
+		}
+	}
+	return ready, nil
+}
+
+// Unready lets go of a spec that was prepared. Indexes that only it needs are removed.
+func (s *Service) Unready(ctx context.Context, t j17.Tenant) {
+	s.specs.all.Delete(t)
+	s.Adopted(ctx, t)
+}

@@ -1,0 +1,159 @@
+// Package projection answers reads of projections: views over several aggregates that a spec declares, or that were posted to an
+// environment. Whatever is read is what all aggregates were as of one position of the feed, and that position is not before any write
+// that was acknowledged when the request came.
+//
+// Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result together, kept.go holds
+// results as long as nothing that they were made of has changed (read.go).
+package projection
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/derived/index"
+	"j17/internal/derived/place"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Storage is what a service needs of a store.
+type Storage interface {
+	store.Sides
+	store.Moments
+	store.Feed
+	store.Aggregates
+}
+
+// Options configures a service. All fields are required unless they say otherwise.
+type Options struct {
+	Store  Storage
+	Engine *engine.Engine
+	// Indexes answers queries and lists.
+	Indexes *index.Service
+	// Places finds rows by where they are.
+	Places *place.Service
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
+	CacheBytes int64
+	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
+	// of a deploy.Service, which is made after this one.
+	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	// Worker does what goes on in the background.
+	Worker *worker.Kit
+	// Changed, if not nil, is told of environments whose projections or handlers are other ones now: who shows what they yield looks again.
+	Changed func(j17.Tenant)
+}
+
+// DefaultCacheBytes is the memory for values that are kept where the options do not say.
+const DefaultCacheBytes = 64 << 20
+
+// Service answers reads of projections. It is safe for concurrent use.
+type Service struct {
+	store   Storage
+	engine  *engine.Engine
+	indexes *index.Service
+	places  *place.Service
+	clock   clock.Clock
+	logger  *slog.Logger
+	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	changed func(j17.Tenant)
+
+	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an environment, specs has
+	// the specs that are prepared.
+	waiting  *worker.Queue
+	adopting turns
+	specs    nextSpecs
+	// settle is how long a change waits for indexes: settleTime.
+	settle time.Duration
+
+	kept *keptValues
+	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
+	// the small ones.
+	maxStates int
+	memory    *work.Pool
+	// sets are the projections in force of each environment.
+	sets sets
+	// verifying are the comparisons with events that are under way.
+	verifying verifications
+}
+
+// New returns a service.
+func New(o Options) *Service {
+	s := &Service{
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
+		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)), verifying: newVerifications(),
+	}
+	s.bound(maxStates)
+	if o.Worker != nil {
+		s.waiting = o.Worker.Queue(worker.Work{
+			Name: "prepared_projections", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+		})
+	}
+	return s
+}
+
+// bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of one environment
+// three quarters of that.
+func (s *Service) bound(states int) {
+	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
+}
+
+// Run lets prepared definitions take their places, until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	return s.waiting.Run(ctx)
+}
+
+// Settle and NextDue are those of the work that waits for a time.
+func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
+
+// NextDue returns when the next prepared definition is looked at.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }
+
+// reading is what a read sees: aggregates as of one position, and the projections that are in force.
+type reading struct {
+	t  j17.Tenant
+	m  *engine.Moment
+	in *inForce
+}
+
+// now returns the reading of the present position: it has all that was acknowledged before.
+func (s *Service) now(ctx context.Context, t j17.Tenant) (*reading, error) {
+	sm, err := s.store.Moment(ctx, t)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	defer sm.Close()
+	return s.of(t, sm)
+}
+
+// of returns the reading of what a moment of the store shows.
+func (s *Service) of(t j17.Tenant, sm store.Moment) (*reading, error) {
+	m, err := s.engine.Moment(t, sm.Position())
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.inForce(t, m.Decider().Compiled, sm)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	return &reading{t: t, m: m, in: in}, nil
+}
+
+// as returns the reading of another moment, with the same projections.
+func (r *reading) as(m *engine.Moment) *reading { return &reading{t: r.t, m: m, in: r.in} }
+
+// definition returns a projection that is in force; CodeUnknownProjection where there is none of that name.
+func (r *reading) definition(name string) (*definition, error) {
+	if d := r.in.all[name]; d != nil {
+		return d, nil
+	}
+	return nil, j17.Errorf(j17.CodeUnknownProjection, "There is no projection '%s' in this environment.%s", j17.Printable(name), r.in.nearest(name))
+}

@@ -1,0 +1,404 @@
+package projection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+)
+
+// Ask says which value is wanted.
+type Ask struct {
+	Name string
+	// ID is what stands in the path, "" where nothing does.
+	ID string
+	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for whoever misspells one.
+	Params map[string]string
+	Takes  []string
+	// Until, if not nil, leaves out events later than that Unix second.
+	Until *int64
+	// Synchronous folds all states from the first event on.
+	Synchronous bool
+}
+
+// Reply is a value that is exact as of a position.
+type Reply struct {
+	*Value
+	// Position is zero before the first event. Past tells that what happened after a time before it is left out.
+	Position j17.StreamID
+	Past     bool
+}
+
+// IsNamed reports whether a projection has the named form, and so a list of rows.
+func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	d, err := r.definition(name)
+	return err == nil && d.IsNamed(), err
+}
+
+// Read returns what a projection yields: it is exact as of a position that has all that was acknowledged before the call. Its errors are
+// CodeUnknownProjection, CodeAggregateNotFound, CodeInvalidIdentifier, CodeInvalidParameter, CodeProjectionLimit and CodeWorkLimit, those
+// of folding a source, and CodeIndexNotReady where a source is a query.
+func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
+	return settled(ctx, func() (*Reply, error) { return s.read(ctx, t, ask) })
+}
+
+func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
+	r, err := s.now(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.definition(ask.Name)
+	if err != nil {
+		return nil, err
+	}
+	want, err := s.wanted(ctx, r, d, ask)
+	if err != nil {
+		return nil, err
+	}
+	if ask.Until != nil {
+		return s.past(ctx, r, d, want, ask)
+	}
+
+	of := subject{t, ask.Name, want.text()}
+	if ask.Synchronous {
+		v, err := s.compute(ctx, r, d, want, true)
+		if err != nil {
+			return nil, err
+		}
+		s.kept.put(of, v)
+		return &Reply{Value: v, Position: r.m.At()}, nil
+	}
+	return s.shared(ctx, r, d, want, of)
+}
+
+// shared returns the value that is kept if it is good, or computes it, or waits for somebody who does.
+func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
+	b := work.New(ctx, maxWork)
+	for {
+		v := s.kept.get(of)
+		if !b.Spend(v.checking()) {
+			return nil, b.Err()
+		}
+		switch good, err := s.current(ctx, r, d, v); {
+		case err != nil:
+			return nil, err
+		case good:
+			s.kept.served(1, 0)
+			return &Reply{Value: v, Position: r.m.At()}, nil
+		}
+
+		fl, lead := s.kept.join(of, r.m.At())
+		if lead {
+			err := s.lead(ctx, r, d, want, of, fl)
+			return &Reply{Value: fl.value, Position: fl.at}, err
+		}
+		select {
+		case <-fl.done:
+		case <-ctx.Done():
+			return nil, engine.StorageError(ctx.Err())
+		}
+
+		// What was computed as of a later position is good for who came before. An earlier one may be good too: that is seen by what is
+		// kept now. If not, the next computation is a later one.
+		if fl.at.Compare(r.m.At()) >= 0 && !errors.Is(fl.err, errLeft) {
+			return &Reply{Value: fl.value, Position: fl.at}, fl.err
+		}
+	}
+}
+
+// lead carries a computation out.
+func (s *Service) lead(ctx context.Context, r *reading, d *definition, want wanted, of subject, fl *flight) error {
+	defer s.kept.land(of, fl)
+	v, err := s.compute(ctx, r, d, want, false)
+	if err != nil && ctx.Err() != nil {
+		return err // others go on without who has left
+	}
+	if fl.value, fl.err = v, err; err == nil {
+		s.kept.put(of, v)
+	}
+	return err
+}
+
+// past computes a value as of a time.
+func (s *Service) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
+	if !d.hasPast() {
+		return nil, j17.Errorf(j17.CodeInvalidParameter, "A projection with a query has no past: leave 'at' out").At("at")
+	}
+	v, err := s.compute(ctx, r.as(r.m.Until(*ask.Until)), d, want, ask.Synchronous)
+	if err != nil {
+		return nil, err
+	}
+	return &Reply{Value: v, Past: true}, nil
+}
+
+// current reports whether a value that was kept, nil for none, is what would be computed now.
+func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
+	if v == nil || v.identity != d.identity(r.m.Decider()) {
+		return false, nil
+	}
+	at := r.m.At()
+	if checked := v.checked.Load(); checked != nil && *checked == at || v.At == at {
+		return true, nil // nothing at all has happened since
+	}
+	versions, err := r.m.Versions(ctx, v.Sources)
+	if err != nil || !slices.Equal(versions, v.Versions) {
+		return false, err
+	}
+	good, err := s.unmoved(ctx, r, d, v)
+	if good {
+		v.checked.Store(&at)
+	}
+	return good, err
+}
+
+// What it costs to find out whether a value is good, in units of work: by itself and for each of its sources.
+const (
+	checkCost  = 20
+	sourceCost = 20
+)
+
+// checking is what it costs to find out whether a value that was kept is good, and to show it. A nil one costs nothing.
+func (v *Value) checking() int {
+	if v == nil {
+		return 0
+	}
+	return checkCost + sourceCost*len(v.Sources) + len(v.Data)/work.BytesPerUnit
+}
+
+// compute computes a value.
+func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
+	e := s.evaluation(r, d, work.New(ctx, maxWork))
+	defer e.close()
+	e.replay = replay
+	s.kept.served(0, 1)
+	one := &row{id: want.id, params: want.params, sources: make([]value.Value, len(d.Sources))}
+	if err := e.gather(ctx, []*row{one}, d.Stages); err != nil {
+		return nil, err
+	}
+	v := e.value(one)
+	if v.Err == nil && d.IsNamed() {
+		v.Names, v.Err = r.m.Names(ctx, v.Key)
+	}
+	v.Tree = value.Value{}
+	return v, v.Err
+}
+
+// rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
+// is taken. What is wrong with one row is its Err. All of them together may cost what b has: where that is not enough for several, some of them
+// or all have CodeWorkLimit for it.
+func (s *Service) rows(ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string) ([]*Value, error) {
+	values := s.kept.rows(r.t, d.Name, ids)
+	var missing []int
+	var others []string
+	for i, id := range ids {
+		if !b.Spend(values[i].checking()) {
+			return nil, b.Err()
+		}
+		good, err := s.current(ctx, r, d, values[i])
+		if err != nil {
+			return nil, err
+		}
+		if !good {
+			missing, others = append(missing, i), append(others, id)
+		}
+	}
+	s.kept.served(len(ids)-len(missing), len(missing))
+	if len(missing) == 0 {
+		return values, nil
+	}
+
+	err := s.each(ctx, r, d, b, others, d.Stages, func(e *evaluation, i int, of *row) {
+		v := e.value(of)
+		if v.Err == nil {
+			v.Names, v.Err = r.m.Names(ctx, v.Key)
+		}
+		v.Tree = value.Value{}
+		if values[missing[i]] = v; v.Err == nil {
+			s.kept.offer(subject{r.t, d.Name, others[i]}, v)
+		}
+	})
+	if len(others) == 1 && j17.CodeOf(err) == j17.CodeWorkLimit {
+		values[missing[0]], err = &Value{Key: j17.Key{Type: d.ForEach, ID: others[0]}, At: r.m.At(), Err: err}, nil
+	}
+	return values, err
+}
+
+// wanted is what a value is wanted of, in canonical form.
+type wanted struct {
+	id     string
+	params map[string]string
+}
+
+// text is the same as one text.
+func (w *wanted) text() string {
+	if len(w.params) == 0 {
+		return w.id
+	}
+	names := make([]string, 0, len(w.params))
+	for name := range w.params {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	b := []byte(w.id)
+	for _, name := range names {
+		b = append(b, '&')
+		b = append(b, name...)
+		b = append(b, '=')
+		b = value.AppendString(b, w.params[name])
+	}
+	return string(b)
+}
+
+// wanted reads what was asked for.
+func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+	if d.IsNamed() {
+		for _, name := range sorted(ask.Params) {
+			return wanted{}, unknownParameter(name, d, ask, nil)
+		}
+		key, err := s.engine.Resolve(ctx, r.t, d.ForEach, ask.ID)
+		return wanted{id: key.ID}, err
+	}
+	return s.asked(ctx, r, d, ask)
+}
+
+// asked reads what the array form was asked with.
+func (s *Service) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+	w := wanted{params: make(map[string]string, len(d.Params))}
+	only := d.OnlyParam()
+	inPath := only
+	if ask.ID == "" {
+		inPath = nil
+	}
+
+	// What stands in the path.
+	switch {
+	case ask.ID != "" && d.Keyed():
+		id, err := s.identifier(ctx, r, &spec.Param{Name: "key", IDOf: keyed(d)}, ask.ID)
+		if err != nil {
+			return w, err
+		}
+		w.id = id
+	case ask.ID != "" && only != nil:
+		w.params[only.Name] = ask.ID
+	case ask.ID != "":
+		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is asked for with %s, in the query string; nothing stands for what follows its name in the path.", d.Name, names(d.Params)).At("key")
+	case d.Keyed():
+		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is that of an aggregate. Add its id to the path: /_projections/%s/{id}.", d.Name, d.Name).At("key")
+	}
+
+	// What stands in the query.
+	for _, name := range sorted(ask.Params) {
+		known := slices.ContainsFunc(d.Params, func(p spec.Param) bool { return p.Name == name })
+		switch {
+		case !known:
+			return w, unknownParameter(name, d, ask, inPath)
+		case inPath != nil:
+			return w, j17.Errorf(j17.CodeInvalidParameter, "What follows '%s' in the path, '%s', is the parameter '%s' already. Leave it out of the query string.", d.Name, j17.Printable(ask.ID), name).At(name)
+		}
+		w.params[name] = ask.Params[name]
+	}
+	for i := range d.Params {
+		p := &d.Params[i]
+		text, ok := w.params[p.Name]
+		if !ok {
+			return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' needs the parameter '%s'", d.Name, p.Name).At(p.Name)
+		}
+		var err error
+		if w.params[p.Name], err = s.identifier(ctx, r, p, text); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// keyed are the aggregate types of the sources that stand for what is asked for.
+func keyed(d *definition) (types []string) {
+	for i := range d.Sources {
+		if d.Sources[i].Key {
+			types = append(types, d.Sources[i].AggregateType)
+		}
+	}
+	return types
+}
+
+// identifier returns the canonical form of what stands for an aggregate, and every other text as it is. The public names of aggregates
+// stand for them; one that nobody has stands for nothing.
+func (s *Service) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
+	var fault error
+	for _, typ := range p.IDOf {
+		key, err := s.engine.Resolve(ctx, r.t, typ, text)
+		switch j17.CodeOf(err) { //nolint:exhaustive // all others are not about the text
+		case "":
+			return key.ID, nil
+		case j17.CodeAggregateNotFound:
+			return text, nil
+		case j17.CodeInvalidIdentifier:
+			fault = j17.At(err, p.Name)
+		default:
+			return "", err
+		}
+	}
+	return text, fault
+}
+
+// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one that stands in the path, and
+// those of ours that the request may have and the projection does not refuse.
+func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) error {
+	known := make([]string, 0, len(d.Params)+len(ask.Takes))
+	for i := range d.Params {
+		if &d.Params[i] != inPath {
+			known = append(known, d.Params[i].Name)
+		}
+	}
+	for _, ours := range ask.Takes {
+		if ours != "at" || d.hasPast() {
+			known = append(known, ours)
+		}
+	}
+	says := "known here: " + cmp.Or(strings.Join(known, ", "), "none")
+	if meant := cmp.Or(wire.CalledHere(name, known), diag.Nearest(name, known)); meant != "" {
+		says = "did you mean '" + meant + "'?"
+	}
+	return j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", says).At(j17.Printable(name))
+}
+
+// hasPast reports whether a projection can be read as of a time: what a query would have found then is not known.
+func (d *definition) hasPast() bool { return len(d.Queries()) == 0 }
+
+// names lists parameters as a sentence does.
+func names(params []spec.Param) string {
+	all := make([]string, 0, len(params))
+	for i := range params {
+		all = append(all, "'"+params[i].Name+"'")
+	}
+	switch len(all) {
+	case 0:
+		return "nothing"
+	case 1:
+		return all[0]
+	default:
+		return strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
+	}
+}
+
+func sorted(params map[string]string) []string {
+	all := make([]string, 0, len(params))
+	for name := range params {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,140 @@
+package tagging
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+const (
+	// lease is how long a turn of a build may take, turnTime after how long it gives way to others.
+	lease    = 20 * time.Second
+	turnTime = 2 * time.Second
+	// pageEvents, pageBytes and pageTags are how many events are tagged in one commit, which others wait for.
+	pageEvents = 256
+	pageBytes  = 1 << 20
+	pageTags   = 4000
+	// turnEvents is how many events a turn looks at, at most.
+	turnEvents = 50_000
+	// maxRest is the longest pause after a page.
+	maxRest = 20 * time.Millisecond
+)
+
+// errBehind is why a build waits.
+var errBehind = errors.New("the spec whose tags events are to have is not known here yet")
+
+// turn goes on with a build for a while. What a crash cuts short is done again, which changes nothing.
+func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
+	st, err := readState(c.Value)
+	if err != nil {
+		return err
+	}
+	b := &build{s: s, claim: c, state: st}
+	if err := b.open(); err != nil {
+		return err
+	}
+	ended, err := b.run(ctx)
+	if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == space {
+		return nil // another deployment has begun it anew, or somebody has taken it over
+	}
+	if err != nil {
+		return err
+	}
+
+	// How far it is, or that it is done.
+	due := s.Clock.Now()
+	if st.Reached = b.reached.String(); ended {
+		*st, due = state{Names: st.Names}, time.Time{}
+	}
+	err = s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(st.encode(), due)})
+	if _, is := errors.AsType[*store.SideConflict](err); is {
+		return nil
+	}
+	if err == nil && ended {
+		s.ended.Add(1)
+		s.Logger.InfoContext(ctx, "all older events have the tags that the spec declares", slog.String("tenant", string(c.Tenant)), slog.Uint64("events", b.done))
+	}
+	return err
+}
+
+// build is one turn of a build.
+type build struct {
+	s       *Service
+	claim   *worker.Claim
+	state   *state
+	reached j17.StreamID
+	end     j17.StreamID
+	done    uint64
+}
+
+// open reads where the build is.
+func (b *build) open() (err error) {
+	if b.end, err = j17.ParseStreamID(b.state.End); err == nil && b.state.Reached != "" {
+		b.reached, err = j17.ParseStreamID(b.state.Reached)
+	}
+	return err
+}
+
+// run tags events until there are no more, or it is somebody else's turn.
+func (b *build) run(ctx context.Context) (ended bool, err error) {
+	d, fences, err := b.s.Engine.Deployed(b.claim.Tenant)
+	if err != nil {
+		return false, err
+	}
+	if !b.state.of(declaredBy(d)) {
+		return false, errBehind
+	}
+	fences = append(slices.Clone(fences), b.claim.Fence())
+
+	until := b.s.Clock.Now().Add(turnTime)
+	for looked := 0; looked < turnEvents && b.s.Clock.Now().Before(until); {
+		// The tags that the next events should have.
+		begin := clock.System{}.Now()
+		var list []store.Retagged
+		seen, bytes, many := 0, 0, 0
+		budget := work.New(ctx, math.MaxInt64)
+		for ev, err := range b.s.Store.ReadFeed(ctx, b.claim.Tenant, b.reached, pageEvents) {
+			if err != nil {
+				return false, err
+			}
+			if ev.StreamID.Compare(b.end) > 0 || bytes > pageBytes || many > pageTags {
+				break
+			}
+			seen, bytes, b.reached = seen+1, bytes+len(ev.Raw), ev.StreamID
+			if ev.Erased() || !slices.Contains(b.state.Types, ev.Key.Type) {
+				continue
+			}
+			tags, err := d.DeclaredTags(ev, budget)
+			if err != nil {
+				return false, err
+			}
+			many += len(tags)
+			list = append(list, store.Retagged{Key: ev.Key, Version: ev.Version, Tags: tags})
+		}
+		if seen == 0 {
+			return true, nil
+		}
+
+		// They get them, and whoever writes gets as much time as that took.
+		if err := b.s.Store.Retag(ctx, b.claim.Tenant, list, fences...); err != nil {
+			return false, err
+		}
+		b.state.Done += uint64(seen)
+		looked, b.done = looked+seen, b.state.Done
+		b.s.events.Add(uint64(seen))
+		machine := clock.System{}
+		if err := machine.Wait(ctx, machine.Now().Add(min(machine.Now().Sub(begin), maxRest))); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}

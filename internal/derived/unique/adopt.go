@@ -1,0 +1,75 @@
+package unique
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"j17"
+	"j17/internal/core/engine"
+	"j17/internal/lang/diag"
+	"j17/internal/storage/store"
+)
+
+// Adopt puts the sets of what is deployed to a tenant into force, where they are not: after a restoration to an earlier moment, or with a
+// version of the program that makes other values. Of several aggregates with one value the first one has it. It removes what a deployment
+// has left behind whose process has ended. What it fails at is left for AdoptLeft.
+func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
+	err := s.adopt(ctx, t)
+	if err == nil || gone(err) {
+		s.left.Delete(t)
+		return err
+	}
+	s.left.Store(t, struct{}{})
+	select {
+	case s.failed <- struct{}{}:
+	default: // told already
+	}
+	return err
+}
+
+// gone reports whether an error says that nothing is deployed to a tenant any more.
+func gone(err error) bool {
+	code := j17.CodeOf(err)
+	return code == j17.CodeNoSpec || code == j17.CodeNotFound
+}
+
+// Failed is told when Adopt has failed.
+func (s *Service) Failed() <-chan struct{} { return s.failed }
+
+// AdoptLeft tries again what Adopt has failed at, once for each tenant. hold calls its function while nothing is deployed to a tenant; where
+// there is nothing any more, its error has CodeNoSpec or CodeNotFound.
+func (s *Service) AdoptLeft(ctx context.Context, hold func(ctx context.Context, t j17.Tenant, f func() error) error) error {
+	var failed error
+	for at := range s.left.Range {
+		t, _ := at.(j17.Tenant)
+		switch err := hold(ctx, t, func() error { return s.Adopt(ctx, t) }); {
+		case err == nil:
+			s.Logger.LogAttrs(ctx, slog.LevelInfo, "it is known again who holds unique values", slog.String("tenant", string(t)))
+		case gone(err):
+			s.left.Delete(t)
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
+	d, fences, err := s.Engine.Deployed(t)
+	if err != nil {
+		return err
+	}
+	if err := s.remove(ctx, t, deployment); err != nil {
+		return err
+	}
+	if w, err := s.wants(ctx, t, d); err != nil || len(w.missing)+len(w.left) == 0 {
+		return engine.StorageError(err)
+	}
+	return s.Deploy(ctx, t, d, func(sides []store.Side, found []diag.Diagnostic) error {
+		for _, f := range found {
+			s.Logger.LogAttrs(ctx, slog.LevelWarn, "two aggregates have one unique value, and the first one keeps it", slog.String("tenant", string(t)), slog.String("finding", f.Message))
+		}
+		return s.Store.Write(ctx, t, sides, fences...)
+	})
+}

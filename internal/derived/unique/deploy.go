@@ -1,0 +1,321 @@
+package unique
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/derived/build"
+	"j17/internal/lang/diag"
+	"j17/internal/storage/store"
+)
+
+// The items of fillings: of a deployment that is under way, and of a spec that is prepared.
+const (
+	deployment = "deployment"
+	prepared   = "prepared"
+)
+
+// emptying is the kind of builds that remove what is in a generation that nobody needs any more. Their names are those of generations.
+const emptying = "unique-removal"
+
+// wanted is what has to change for a spec: the generations that are missing, and those that are left.
+type wanted struct {
+	missing, left []*generation
+}
+
+// wants compares the sets of a spec with the generations that are in force.
+func (s *Service) wants(ctx context.Context, t j17.Tenant, d *decider.Decider) (*wanted, error) {
+	w := &wanted{}
+	var err error
+	if w.left, err = s.present(ctx, t); err != nil {
+		return nil, err
+	}
+	for name, typ := range d.Types {
+		for _, set := range typ.Unique {
+			if i := slices.IndexFunc(w.left, func(g *generation) bool { return g.of(name, set) }); i >= 0 {
+				w.left = slices.Delete(w.left, i, i+1)
+				continue
+			}
+			w.missing = append(w.missing, newGeneration(name, set))
+		}
+	}
+	slices.SortFunc(w.missing, func(a, b *generation) int {
+		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
+	return w, nil
+}
+
+// sides returns the writes that begin the removal of what is left.
+func (w *wanted) sides(s *Service, t j17.Tenant) (all []store.Side) {
+	for _, g := range w.left {
+		all = append(all, store.Side{Op: store.Delete, Space: sets, Key: g.ID, Cond: store.IfRev, Rev: g.rev})
+		all = append(all, s.empties(t, g)...)
+	}
+	return all
+}
+
+// empties returns the writes that begin the removal of what is in a generation.
+func (s *Service) empties(t j17.Tenant, g *generation) []store.Side {
+	return s.Builds.Start(emptying, &build.Job{Tenant: t, Name: g.ID, Types: []string{g.Type}})
+}
+
+// empty removes what a page of aggregates has in a generation that nobody needs any more.
+func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
+	g := generation{ID: p.Name}
+	var all []store.Side
+	for _, id := range p.IDs {
+		item, err := s.get(ctx, p.Tenant, held, g.heldKey(j17.Key{Type: p.Type, ID: id}))
+		if err != nil {
+			return nil, err
+		}
+		if item.Rev == 0 {
+			continue
+		}
+		sides, err := g.removal(&item)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sides...)
+	}
+	return all, nil
+}
+
+// removal returns the writes that remove what an aggregate has in the generation, by its item of held.
+func (g *generation) removal(item *store.Item) ([]store.Side, error) {
+	sides := []store.Side{{Op: store.Delete, Space: held, Key: item.Key}}
+	h, err := readHolding(item)
+	switch {
+	case err != nil || h == nil:
+		return sides, err
+	case h.waits != (j17.StreamID{}):
+		return append(sides, store.Side{Op: store.Delete, Space: waiting, Key: g.linePrefix(h.digest) + store.StampedKey(h.waits, "")}), nil
+	}
+	return append(sides, store.Side{Op: store.Delete, Space: values, Key: g.valueKey(h.digest)}), nil
+}
+
+// discard returns the writes that give up a filling.
+func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*generation) []store.Side {
+	s.deciders.Delete(generations[0].ID)
+	sides := []store.Side{{Op: store.Delete, Space: fillings, Key: key, Cond: store.IfRev, Rev: rev}}
+	for _, g := range generations {
+		sides = append(sides, s.empties(t, g)...)
+	}
+	return sides
+}
+
+// Deploy calls commit, which is to store a spec as that of a tenant, with the writes that put its sets into force. Sets that the tenant does
+// not have yet are filled before, while events go on; those that come last are stored before commit is called, or after it has returned.
+// found has what the comparison with history has to say: where it is not empty, and commit returns nil, the first aggregate has what several
+// have. What commit does not store leaves nothing behind.
+func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit func(sides []store.Side, found []diag.Diagnostic) error) error {
+	w, err := s.wants(ctx, t, after)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	if len(w.missing) == 0 {
+		return commit(w.sides(s, t), nil)
+	}
+
+	// Most of history, while others write; of what comes meanwhile as much as is worth it.
+	f, err := s.begin(ctx, t, after, deployment, w.missing)
+	if err == nil {
+		_, err = f.follow(ctx)
+	}
+
+	// The rest, while nobody does.
+	if err == nil {
+		err = s.Engine.Hold(t, func() error {
+			sides, found, err := f.finish(ctx)
+			if err != nil {
+				return err
+			}
+			return commit(append(w.sides(s, t), sides...), found)
+		})
+	}
+	switch {
+	case err == nil:
+		s.deciders.Delete(f.generations[0].ID)
+	case f != nil && !overtaken(err):
+		s.giveUp(ctx, f)
+	}
+	return engine.StorageError(err)
+}
+
+// overtaken reports whether somebody else has changed what a write rests on, so that it is tried again.
+func overtaken(err error) bool {
+	_, ok := errors.AsType[*store.SideConflict](err)
+	return ok
+}
+
+// giveUp removes what a deployment leaves behind that has failed.
+func (s *Service) giveUp(ctx context.Context, f *filling) {
+	if f.rev == 0 {
+		return
+	}
+	err := s.Store.Write(context.WithoutCancel(ctx), f.t, s.discard(f.t, f.key, f.rev, f.generations))
+	if err != nil && !overtaken(err) {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "what a deployment has left of unique sets is removed by the next one", slog.String("tenant", string(f.t)), slog.Any("error", err))
+	}
+}
+
+// followPages bounds the pages behind what there was at first, so that writers who are fast are held back in the end.
+const followPages = 20
+
+// follow goes on until nearly nothing is left, and returns how much there is in all.
+func (f *filling) follow(ctx context.Context) (total uint64, err error) {
+	extent, err := f.s.Store.Extent(ctx, f.t)
+	if err != nil {
+		return 0, err
+	}
+	for late := 0; late < followPages; {
+		if f.at.Compare(extent.Last) >= 0 {
+			late++
+		}
+		if ended, err := f.page(ctx); err != nil || ended {
+			return extent.Events, err
+		}
+	}
+	return extent.Events, nil
+}
+
+// finish goes to the end of the feed, and returns the writes that put the generations into force, with what is to be said of them.
+func (f *filling) finish(ctx context.Context) (sides []store.Side, found []diag.Diagnostic, err error) {
+	for ended := false; !ended; {
+		if ended, err = f.page(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	all, err := f.conflicts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.rev != 0 {
+		sides = append(sides, store.Side{Op: store.Delete, Space: fillings, Key: f.key, Cond: store.IfRev, Rev: f.rev})
+	}
+	for _, g := range f.generations {
+		sides = append(sides, g.put())
+	}
+	if len(all) > 0 { // nobody waits any more
+		ranges := make([]build.Range, len(f.generations))
+		for i, g := range f.generations {
+			ranges[i] = build.Range{Space: waiting, Keys: store.Prefix(g.ID + "/")}
+		}
+		sides = append(sides, f.s.Builds.Remove("unique/"+f.generations[0].ID, ranges...))
+	}
+	return sides, f.told(all), nil
+}
+
+// told says who has one value.
+func (f *filling) told(all []conflict) []diag.Diagnostic {
+	var found []diag.Diagnostic
+	for _, c := range all {
+		d := diag.Diagnostic{
+			Severity: diag.Error, Pointer: c.place(),
+			Message: fmt.Sprintf("two aggregates have the same value of the unique set '%s': %s and %s", c.Name, c.holder, c.other),
+			Hint:    fmt.Sprintf("give one of them another value first; with \"force\": true %s has it, which was the first", c.holder),
+		}
+		d.Line, d.Column = f.d.Position(d.Pointer)
+		found = append(found, d)
+	}
+	if len(all) == maxConflicts {
+		found[len(found)-1].Message += ", and there may be more such pairs"
+	}
+	return found
+}
+
+// place is where the spec first says what the values of the set are.
+func (g *generation) place() diag.Pointer {
+	for _, et := range g.set.Events {
+		for _, u := range et.Unique {
+			if u.Name == g.Name {
+				return u.Pointer
+			}
+		}
+	}
+	return ""
+}
+
+// Progress is how far the sets of a spec are filled.
+type Progress struct {
+	Done bool
+	// Built of Total elements of the feed are gone through.
+	Built, Total uint64
+}
+
+// readyPages is how many pages are filled at a time for a spec that is prepared.
+const readyPages = 50
+
+// Ready goes on for a while with filling the sets of a spec that is prepared, and tells how far that is.
+func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (p Progress, err error) {
+	w, err := s.wants(ctx, t, after)
+	if err != nil || len(w.missing) == 0 {
+		return Progress{Done: true}, engine.StorageError(err)
+	}
+	f, err := s.begin(ctx, t, after, prepared, w.missing)
+	if err != nil {
+		return p, engine.StorageError(err)
+	}
+	for n := 0; n < readyPages && !p.Done && err == nil; n++ {
+		p.Done, err = f.page(ctx)
+	}
+	if overtaken(err) {
+		p.Done, err = false, nil // somebody else goes on with it
+	}
+	if err != nil {
+		return p, engine.StorageError(err)
+	}
+	extent, err := s.Store.Extent(ctx, t)
+	p.Built, p.Total = f.done, max(extent.Events, f.done)
+	return p, engine.StorageError(err)
+}
+
+// Unready gives up what was filled for a spec that is prepared no more.
+func (s *Service) Unready(ctx context.Context, t j17.Tenant) error { return s.remove(ctx, t, prepared) }
+
+// remove gives up a filling, if there is one.
+func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
+	item, err := s.get(ctx, t, fillings, key)
+	if err != nil || item.Rev == 0 {
+		return engine.StorageError(err)
+	}
+	began, err := readFilling(&item)
+	if err == nil {
+		err = s.Store.Write(ctx, t, s.discard(t, key, item.Rev, began.Generations))
+	}
+	if overtaken(err) {
+		return nil // it is another's by now
+	}
+	return engine.StorageError(err)
+}
+
+// maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at, which are
+// as many as a dry run replays.
+const (
+	maxTried  = 500_000
+	maxLooked = 500_000
+)
+
+// Try tells what a deployment of a spec would find, and changes nothing. whole is false where history is too long for that.
+func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider) (found []diag.Diagnostic, whole bool, err error) {
+	w, err := s.wants(ctx, t, after)
+	if err != nil || len(w.missing) == 0 {
+		return nil, true, engine.StorageError(err)
+	}
+	f := &filling{s: s, t: t, d: after, generations: w.missing}
+	f.know()
+	for !whole && f.items < maxTried && f.done < s.maxLooked {
+		if whole, err = f.page(ctx); err != nil {
+			return nil, false, engine.StorageError(err)
+		}
+	}
+	all, err := f.conflicts(ctx)
+	return f.told(all), whole, engine.StorageError(err)
+}

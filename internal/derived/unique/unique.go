@@ -1,0 +1,405 @@
+// Package unique keeps who holds values that one aggregate alone may have. What an event takes for its aggregate, or gives back, is written
+// in the event's own commit, on the condition that nothing has changed of what was looked at (Look). A set of values that a deployment adds
+// or changes is filled from the feed before the deployment is stored (fill.go, deploy.go), beside the one that is in force.
+//
+// Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and what is in the old one is removed.
+package unique
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/derived/build"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// The side spaces of an environment.
+const (
+	// values has the key of who holds a value, under "generation/digest"; held the digest, under "type:id/generation". A value without a
+	// text is nobody's, and so is an empty digest none.
+	values store.Space = "unique.value"
+	held   store.Space = "unique.held"
+	// waiting has who has a value that another one was the first to take, under "generation/digest/position": of a set that is being
+	// filled. Whose value waits has the position behind the digest in held, and does not hold it.
+	waiting store.Space = "unique.waiting"
+	// sets has an item for each generation that is in force, under its id, and fillings one for each attempt to fill some.
+	sets     store.Space = "unique.sets"
+	fillings store.Space = "unique.fillings"
+)
+
+// Void lists the spaces of which an item without a value stands for none: nobody writes such items any more.
+func Void() []store.Space { return []store.Space{values, held} }
+
+// maxGenerations is more than a spec can have sets.
+const maxGenerations = 100_000
+
+// Storage is what unique values need of a store.
+type Storage interface {
+	store.Sides
+	store.Aggregates
+	store.Feed
+}
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	Store  Storage
+	Builds *build.Service
+	// Engine is given Look by whoever made it.
+	Engine *engine.Engine
+	Logger *slog.Logger
+}
+
+// Service keeps who holds unique values. It is safe for concurrent use.
+type Service struct {
+	Options
+	// pageEvents is how many elements of the feed a page of a filling reads at most, pageItems from how many changed items on it is written.
+	pageEvents, pageItems int
+	// maxLooked bounds what a trial looks at.
+	maxLooked uint64
+
+	known sync.Map // of *known by j17.Tenant
+	// deciders are those of the specs that sets are filled for, by the id of a filling's first generation.
+	deciders sync.Map // of *decider.Decider by string
+	// left has the tenants for which Adopt has failed, and failed is told of them.
+	left   sync.Map // of struct{} by j17.Tenant
+	failed chan struct{}
+}
+
+// New returns a service, and adds its kind of builds to Options.Builds.
+func New(o Options) *Service {
+	s := &Service{Options: o, pageEvents: 10_000, pageItems: 2_000, maxLooked: maxLooked, failed: make(chan struct{}, 1)}
+	o.Builds.Handle(build.Kind{Name: emptying, Page: s.empty})
+	return s
+}
+
+// generation is where the values of a set are kept.
+type generation struct {
+	ID          string `json:"id"`
+	Type        string `json:"type"`
+	Name        string `json:"name"`
+	Fingerprint []byte `json:"fingerprint"`
+
+	set *spec.UniqueSet
+	rev uint64
+}
+
+// of reports whether the generation is that of a set as the spec has it.
+func (g *generation) of(aggregateType string, set *spec.UniqueSet) bool {
+	return g.Type == aggregateType && g.Name == set.Name && string(g.Fingerprint) == string(set.Fingerprint[:])
+}
+
+// put is the write that puts the generation into force.
+func (g *generation) put() store.Side {
+	b, _ := json.Marshal(g) //nolint:errchkjson // texts: it cannot fail
+	return store.Side{Op: store.Put, Space: sets, Key: g.ID, Value: b, Cond: store.IfAbsent}
+}
+
+// valueKey, heldKey and linePrefix are the keys of items of the generation.
+func (g *generation) valueKey(digest [32]byte) string {
+	return g.ID + "/" + base64.RawURLEncoding.EncodeToString(digest[:])
+}
+
+func (g *generation) heldKey(key j17.Key) string { return key.String() + "/" + g.ID }
+
+func (g *generation) linePrefix(digest [32]byte) string { return g.valueKey(digest) + "/" }
+
+// present returns the generations that are in force.
+func (s *Service) present(ctx context.Context, t j17.Tenant) ([]*generation, error) {
+	items, err := s.Store.Scan(ctx, t, sets, store.Range{}, maxGenerations)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*generation, len(items))
+	for i := range items {
+		if all[i], err = readGeneration(&items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func readGeneration(item *store.Item) (*generation, error) {
+	g := &generation{rev: item.Rev}
+	if err := json.Unmarshal(item.Value, g); err != nil || g.ID != item.Key {
+		return nil, &store.CorruptionError{Where: "the unique set " + item.Key, Err: errors.Join(errRecord, err)}
+	}
+	return g, nil
+}
+
+// Forget lets go of what is known of the generations of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
+
+// known is the generations of what is deployed to a tenant. It does not change.
+type known struct {
+	decider     *decider.Decider
+	generations map[*spec.UniqueSet]*generation
+}
+
+// of returns the generations of what is deployed to a tenant. Where one is missing, it is an error of CodeIndexNotReady; but where the
+// fences do not hold any more, so that whatever follows is refused, nothing is known.
+func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
+	if found, ok := s.known.Load(t); ok {
+		if k, _ := found.(*known); k.decider == d {
+			return k, nil
+		}
+	}
+	all, err := s.present(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	k := &known{decider: d, generations: map[*spec.UniqueSet]*generation{}}
+	for name, typ := range d.Types {
+		for _, set := range typ.Unique {
+			for _, g := range all {
+				if g.of(name, set) {
+					k.generations[set] = g
+				}
+			}
+			if k.generations[set] != nil {
+				continue
+			}
+			for _, f := range fences {
+				item, err := s.Store.Get(ctx, t, f.Space, f.Key)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return nil, err
+				}
+				if item.Rev != f.Rev {
+					return nil, nil
+				}
+			}
+			return nil, j17.Errorf(j17.CodeIndexNotReady, "Who holds values of the unique set '%s' of '%s' is not known yet. Try again in a moment.", set.Name, name)
+		}
+	}
+	s.known.Store(t, k)
+	return k, nil
+}
+
+// holding is what an item of held says.
+type holding struct {
+	digest [32]byte
+	// waits is the position of the event that has taken the value, where it is another's; zero where it is held.
+	waits j17.StreamID
+}
+
+// readHolding reads an item of held, nil for one that says nothing.
+func readHolding(item *store.Item) (*holding, error) {
+	h := &holding{}
+	switch n := len(item.Value); {
+	case n == 0:
+		return nil, nil
+	case n >= len(h.digest):
+		copy(h.digest[:], item.Value)
+		if n == len(h.digest) {
+			return h, nil
+		}
+		var rest []byte
+		var err error
+		if h.waits, rest, err = store.ReadStamp(item.Value[len(h.digest):]); err == nil && len(rest) == 0 {
+			return h, nil
+		}
+	}
+	return nil, &store.CorruptionError{Where: "the unique value of " + item.Key, Err: errRecord}
+}
+
+var errRecord = errors.New("unique: a record is damaged")
+
+// value is what an item of held has of it.
+func (h *holding) value() []byte {
+	if h.waits == (j17.StreamID{}) {
+		return h.digest[:]
+	}
+	return store.AppendStamp(h.digest[:len(h.digest):len(h.digest)], h.waits)
+}
+
+// readHolder reads an item of values, the zero Key for nobody.
+func readHolder(item *store.Item) (j17.Key, error) {
+	if len(item.Value) == 0 {
+		return j17.Key{}, nil
+	}
+	key, ok := j17.ParseKey(string(item.Value))
+	if !ok {
+		return key, &store.CorruptionError{Where: "the holder of " + item.Key, Err: errRecord}
+	}
+	return key, nil
+}
+
+// get returns an item, whose revision is 0 where there is none.
+func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+	item, err := s.Store.Get(ctx, t, space, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Item{Key: key}, nil
+	}
+	return item, err
+}
+
+// Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's options.
+func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+	return &look{s: s, t: t, d: d, fences: fences} // of most commands nothing is asked
+}
+
+// look is what was seen of holders while a command was decided.
+type look struct {
+	s      *Service
+	t      j17.Tenant
+	d      *decider.Decider
+	fences []store.Fence
+	k      *known
+
+	values map[valueOf]seen[j17.Key]
+	held   map[heldOf]seen[*[32]byte]
+}
+
+type valueOf struct {
+	set    *spec.UniqueSet
+	digest [32]byte
+}
+
+type heldOf struct {
+	set *spec.UniqueSet
+	key j17.Key
+}
+
+// seen is what an item has said, and what it has to hold when what was decided on that is stored: whoever has written it, and how often,
+// does not matter.
+type seen[T any] struct {
+	was   T
+	value string
+}
+
+// generation returns where the values of a set are, nil where nothing is known any more.
+func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation, error) {
+	if l.k == nil {
+		k, err := l.s.of(ctx, l.t, l.d, l.fences)
+		if k == nil {
+			return nil, err
+		}
+		l.k, l.values, l.held = k, map[valueOf]seen[j17.Key]{}, map[heldOf]seen[*[32]byte]{}
+	}
+	return l.k.generations[set], nil
+}
+
+// Holder returns who holds a value.
+func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte) (j17.Key, error) {
+	g, err := l.generation(ctx, set)
+	if g == nil {
+		return j17.Key{}, engine.StorageError(err)
+	}
+	item, err := l.s.get(ctx, l.t, values, g.valueKey(digest))
+	if err != nil {
+		return j17.Key{}, engine.StorageError(err)
+	}
+	key, err := readHolder(&item)
+	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || *own.was != digest) {
+		// It gives the value back by a write that is not stored yet, and goes before this one, or has taken it since it was looked at what it
+		// holds. It is not in its own way: what is decided on that is only stored when nobody has the value.
+		key, item.Value = j17.Key{}, nil
+	}
+	l.values[valueOf{set, digest}] = seen[j17.Key]{key, string(item.Value)}
+	return key, engine.StorageError(err)
+}
+
+// Held returns what an aggregate holds. What waits is not held.
+func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (digest [32]byte, ok bool, err error) {
+	g, err := l.generation(ctx, set)
+	if g == nil {
+		return digest, false, engine.StorageError(err)
+	}
+	item, err := l.s.get(ctx, l.t, held, g.heldKey(key))
+	if err != nil {
+		return digest, false, engine.StorageError(err)
+	}
+	h, err := readHolding(&item)
+	if err != nil {
+		return digest, false, engine.StorageError(err)
+	}
+	if h == nil || h.waits != (j17.StreamID{}) {
+		l.held[heldOf{set, key}] = seen[*[32]byte]{nil, string(item.Value)}
+		return digest, false, nil
+	}
+	l.held[heldOf{set, key}] = seen[*[32]byte]{&h.digest, string(item.Value)}
+	return h.digest, true, nil
+}
+
+// Saw is told what an aggregate holds by writes that are not stored yet.
+func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error {
+	g, err := l.generation(ctx, set)
+	if g == nil {
+		return engine.StorageError(err)
+	}
+	value := ""
+	if own != nil {
+		value = string(own[:])
+	}
+	l.held[heldOf{set, key}] = seen[*[32]byte]{own, value}
+	return nil
+}
+
+// Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only looked at.
+func (l *look) Effects(after *decider.Values) (e engine.Effects) {
+	if l.k == nil {
+		return e // nothing was looked at, or all of it is refused
+	}
+	for set, digest := range after.Values() {
+		holder, _ := after.Holder(set, digest)
+		before, asked := l.values[valueOf{set, digest}]
+		at := l.k.generations[set].valueKey(digest)
+		if asked && holder == before.was {
+			e.Fences = append(e.Fences, store.Fence{Space: values, Key: at, ByValue: true, Value: before.value})
+			continue
+		}
+		side := store.Side{Op: store.Delete, Space: values, Key: at}
+		if holder != (j17.Key{}) {
+			side.Op, side.Value = store.Put, []byte(holder.String())
+		}
+		if asked { // who has given it back has had it: what he holds says so
+			side = before.condition(side)
+		}
+		e.Side = append(e.Side, side)
+	}
+	for set, key := range after.Keepers() {
+		own, _ := after.Held(set, key)
+		before := l.held[heldOf{set, key}]
+		at := l.k.generations[set].heldKey(key)
+		if own == nil && before.was == nil || own != nil && before.was != nil && *own == *before.was {
+			e.Fences = append(e.Fences, store.Fence{Space: held, Key: at, ByValue: true, Value: before.value})
+			continue
+		}
+		side := store.Side{Op: store.Delete, Space: held, Key: at}
+		if own != nil {
+			side.Op, side.Value = store.Put, own[:]
+		}
+		e.Side = append(e.Side, before.condition(side))
+	}
+	return e
+}
+
+// Exchanged returns the writes after which an aggregate has exchanged a value, of an environment that is loaded.
+func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) (sides []store.Side, err error) {
+	g, err := l.generation(ctx, x.Set)
+	if g == nil {
+		return nil, engine.StorageError(err)
+	}
+	mine := store.Side{Op: store.Delete, Space: held, Key: g.heldKey(key)}
+	if own != nil {
+		sides = append(sides, store.Side{Op: store.Delete, Space: values, Key: g.valueKey(*own)})
+	}
+	if x.Of != nil {
+		mine.Op, mine.Value = store.Put, x.Value[:]
+		sides = append(sides, store.Side{Op: store.Put, Space: values, Key: g.valueKey(x.Value), Value: []byte(key.String())})
+	}
+	return append(sides, mine), nil
+}
+
+// condition makes a write one on what was seen.
+func (s seen[T]) condition(side store.Side) store.Side {
+	side.Cond, side.Was = store.IfValue, s.value
+	return side
+}

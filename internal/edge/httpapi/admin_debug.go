@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/plane/control"
+	"j17/internal/plane/deploy"
+)
+
+// getDebug is GET debug.
+func (c *call) getDebug(w http.ResponseWriter) error {
+	until, err := c.api.Deploy.Tracing(c.instance, c.env)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
+}
+
+// setDebug is POST debug.
+func (c *call) setDebug(w http.ResponseWriter) error {
+	var body wire.Debugging
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	most := int(deploy.MaxTrace / time.Minute)
+	length := deploy.MaxTrace
+	if m := body.Minutes; m != nil {
+		if *m < 1 || *m > most {
+			return j17.Errorf(j17.CodeInvalidField, "'minutes' must be a whole number from 1 to %d", most).At("minutes")
+		}
+		length = time.Duration(*m) * time.Minute
+	}
+	record := control.Record{Action: "debug.set", Instance: c.instance, Environment: c.env, Target: "wasm_trace", Details: map[string]string{"on": "true"}}
+	if !body.WASMTrace {
+		length, record.Details["on"] = 0, "false"
+	}
+	// Whoever makes event data appear in the log is known before it does.
+	if err := c.api.Registry.Audit.Add(c.actorContext(), record); err != nil {
+		return err
+	}
+	until, err := c.api.Deploy.Trace(c.request.Context(), c.instance, c.env, length)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
+}

@@ -1,0 +1,224 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/core/command"
+	"j17/internal/custody/backup"
+	"j17/internal/custody/backup/repository"
+	"j17/internal/plane/control"
+)
+
+// backupRows are the backups of an environment.
+func backupRows() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "backups", operator, inspect, "", paged(), (*call).listBackups},
+		{0, post, "backups", operator, operate, "backup.create", nil, (*call).createBackup},
+		{0, get, "backups/{backup}", operator, inspect, "", nil, (*call).getBackup},
+		{0, http.MethodDelete, "backups/{backup}", operator, operate, "backup.delete", nil, (*call).deleteBackup},
+	}
+}
+
+// backupRoutes are the backups of the whole server, and the settings.
+func backupRoutes() []route {
+	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer}, need{control.RightOperate, instance}
+	const settings = "/api/instances/{id}/backup_settings"
+	return []route{
+		{controlSite, get, "/api/backups", operator, inspect, "", paged(), (*call).listBackups},
+		{controlSite, post, "/api/backups", operator, server, "backup.create", nil, (*call).createBackup},
+		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", nil, (*call).getBackup},
+		{controlSite, http.MethodDelete, "/api/backups/{backup}", operator, server, "backup.delete", nil, (*call).deleteBackup},
+		{controlSite, get, "/api/backup_settings", operator, server, "", nil, (*call).getBackupSettings},
+		{controlSite, http.MethodPut, "/api/backup_settings", operator, server, "backup_settings.change", tryingPlace(), (*call).changeBackupSettings},
+		{controlSite, get, settings, operator, one, "", nil, onWorker("backup_settings", (*call).getBackupSettings)},
+		{controlSite, http.MethodPut, settings, operator, one, "backup_settings.change", tryingPlace(), onWorker("backup_settings", (*call).changeBackupSettings)},
+	}
+}
+
+// backupsOf is the tenant whose backups a request is about.
+func (c *call) backupsOf() j17.Tenant {
+	if c.instance == "" {
+		return j17.System
+	}
+	return c.tenant
+}
+
+// listBackups is GET backups and GET /api/backups.
+func (c *call) listBackups(w http.ResponseWriter) error {
+	l := c.listing()
+	all, err := c.api.Backups.List(c.request.Context(), c.backupsOf(), l.offset, l.limit+1)
+	if err != nil {
+		return err
+	}
+	shapes := make([]wire.Backup, len(all))
+	for i := range all {
+		shapes[i] = backupShape(&all[i])
+	}
+	return list(c, w, "backups", l, shapes)
+}
+
+// createBackup is POST backups and POST /api/backups.
+func (c *call) createBackup(w http.ResponseWriter) error {
+	var body wire.NewBackup
+	if err := c.decodeOptional(w, &body); err != nil {
+		return err
+	}
+	kind := repository.Kind(body.Kind)
+	if kind != "" && kind != repository.Full && kind != repository.Incremental {
+		return j17.Errorf(j17.CodeInvalidField, "'kind' must be \"full\" or \"incremental\", or be left out").At("kind")
+	}
+	b, err := c.api.Backups.Create(context.WithoutCancel(c.actorContext()), c.backupsOf(), kind)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusAccepted, wire.BackupShown{Backup: backupShape(&b)})
+}
+
+// getBackup is GET backups/{backup} and GET /api/backups/{backup}.
+func (c *call) getBackup(w http.ResponseWriter) error {
+	b, err := c.api.Backups.Get(c.request.Context(), c.backupsOf(), c.request.PathValue("backup"))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.BackupShown{Backup: backupShape(&b)})
+}
+
+// deleteBackup is DELETE backups/{backup} and DELETE /api/backups/{backup}.
+func (c *call) deleteBackup(w http.ResponseWriter) error {
+	if err := c.api.Backups.Delete(c.actorContext(), c.backupsOf(), c.request.PathValue("backup")); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// backupShape is a backup as people see it.
+func backupShape(b *backup.Backup) wire.Backup {
+	shape := wire.Backup{
+		ID: b.ID, Status: string(b.Status), Scope: string(repository.OfEnvironment), Kind: string(b.Kind), Parent: orNull(b.Parent), Encrypted: b.Encrypted,
+		Storage: b.Storage(), Bytes: b.Bytes, Progress: wire.BackupProgress{Done: b.Done, Total: b.Total}, Error: orNull(b.Error),
+		CreatedAt: b.CreatedAt.Truncate(time.Second),
+	}
+	if !b.CompletedAt.IsZero() {
+		shape.CompletedAt = new(b.CompletedAt.Truncate(time.Second))
+	}
+	position := func(m *backup.Moment) *string {
+		if m.Size == 0 {
+			return nil
+		}
+		return new(m.Position.String())
+	}
+
+	// Of an environment there is one moment, of a server many.
+	if instance, env := b.Of(); instance != "" {
+		shape.Environment = &env
+		for i := range b.Moments {
+			shape.Position, shape.Size, shape.Root = position(&b.Moments[i]), &b.Moments[i].Size, new(hex.EncodeToString(b.Moments[i].Root))
+		}
+		return shape
+	}
+	shape.Scope = string(repository.OfServer)
+	shape.Positions = map[string]map[j17.Environment]*string{}
+	for i := range b.Moments {
+		instance, env := b.Moments[i].Of()
+		if shape.Positions[instance] == nil {
+			shape.Positions[instance] = map[j17.Environment]*string{}
+		}
+		shape.Positions[instance][env] = position(&b.Moments[i])
+	}
+	return shape
+}
+
+// getBackupSettings is GET /api/instances/{id}/backup_settings and GET /api/backup_settings.
+func (c *call) getBackupSettings(w http.ResponseWriter) error {
+	set, err := c.api.Backups.Settings(c.request.Context(), c.instance)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: settingsShape(&set)})
+}
+
+// changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
+// try=true nothing is changed where no backup could be written.
+func (c *call) changeBackupSettings(w http.ResponseWriter) error {
+	var body wire.BackupSettingsChange
+	given, err := c.decodeGiven(w, &body)
+	if err != nil {
+		return err
+	}
+	if s3 := given.Get("s3"); s3.Kind() == value.Object {
+		known := members(reflect.TypeFor[wire.NewBackupS3]())
+		for _, m := range s3.Members() {
+			if !slices.Contains(known, m.Key) {
+				return command.UnknownField("s3", m.Key, known)
+			}
+		}
+	}
+	for name, n := range map[string]*int{"every_hours": body.EveryHours, "keep_last": body.KeepLast, "keep_days": body.KeepDays} {
+		if n != nil && *n < 1 {
+			return j17.Errorf(j17.CodeInvalidField, "'%s' must be a whole number from 1 on, or null", name).At(name)
+		}
+	}
+
+	amend := func(set *backup.Settings) {
+		for _, m := range given.Members() {
+			switch m.Key {
+			case "every_hours":
+				set.EveryHours = orZero(body.EveryHours)
+			case "keep_last":
+				set.KeepLast = orZero(body.KeepLast)
+			case "keep_days":
+				set.KeepDays = orZero(body.KeepDays)
+			case "recipients":
+				set.Recipients = body.Recipients
+			case "s3":
+				set.S3 = nil
+				if s := body.S3; s != nil {
+					set.S3 = &backup.S3{Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKey: s.SecretKey}
+				}
+			}
+		}
+	}
+	if c.isSet("try") {
+		if err := c.api.Backups.Try(c.request.Context(), c.instance, amend); err != nil {
+			return err
+		}
+	}
+	set, err := c.api.Backups.Change(context.WithoutCancel(c.actorContext()), c.instance, amend)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: settingsShape(&set)})
+}
+
+// settingsShape is how backups are made as people see it.
+func settingsShape(set *backup.Settings) wire.BackupSettings {
+	shape := wire.BackupSettings{
+		EveryHours: orNull(set.EveryHours), KeepLast: orNull(set.KeepLast), KeepDays: orNull(set.KeepDays), Recipients: set.Recipients,
+	}
+	if shape.Recipients == nil {
+		shape.Recipients = []string{}
+	}
+	if s := set.S3; s != nil {
+		shape.S3 = &wire.BackupS3{
+			Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKeySet: s.SecretKey != "",
+		}
+	}
+	return shape
+}
+
+// orZero is what stands at a place, nothing where there is none.
+func orZero[T any](v *T) (none T) {
+	if v == nil {
+		return none
+	}
+	return *v
+}

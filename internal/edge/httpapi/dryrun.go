@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+)
+
+// maxTriedBytes is how many bytes the data of the events of a dry run may have together. The states have a limit of their own.
+const maxTriedBytes = 8 << 20
+
+// tryWrite answers what a command would do, as far as it could be read.
+func (c *call) tryWrite(w http.ResponseWriter, cmd *engine.Command, err error) error {
+	if err != nil {
+		return err
+	}
+	o, err := c.outlook(cmd)
+	if err != nil {
+		return err
+	}
+	if o.Repeated {
+		w.Header().Set(headerIdempotencyReplayed, "true")
+	}
+	t := tried{WriteDryRun: wire.WriteDryRun{
+		DryRun: true, Accepted: len(o.Refusals) == 0, Events: []wire.TriedEvent{}, States: []wire.TriedState{}, Truncated: o.Truncated,
+	}}
+	t.refuse(c, o.Refusals)
+	if err := t.show(o); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, &t)
+}
+
+// outlook returns what a command would do, for which there is room among the replies. What is found while there is none is let go of, and found
+// anew.
+func (c *call) outlook(cmd *engine.Command) (*engine.Outlook, error) {
+	for waited := false; ; waited = true {
+		o, err := c.api.Engine.DryRun(c.request.Context(), cmd)
+		if err != nil {
+			return nil, err
+		}
+		c.slot.Give() // what follows takes as long as the client likes
+		size := int64(0)
+		for i := range o.Events {
+			size += int64(len(o.Events[i].JSON))
+		}
+		size = min(size, maxTriedBytes)
+		for i := range o.States {
+			size += int64(len(o.States[i].JSON))
+		}
+		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+			return o, nil
+		}
+		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tried is the answer to a dry run. What is said of errors is encoded for itself.
+type tried struct {
+	wire.WriteDryRun
+
+	Refusals []json.RawMessage `json:"refusals"`
+	bytes    int
+}
+
+// refuse adds why a write would be refused, as the answer to it would say.
+func (t *tried) refuse(c *call, refusals []error) {
+	t.Refusals = []json.RawMessage{}
+	for _, err := range refusals {
+		e, ok := errors.AsType[*j17.Error](err)
+		if !ok {
+			continue // refusals are errors of ours
+		}
+		r := wire.Refusal{
+			Status: problemOf(e.Code).status, Code: e.Code, Error: e.Message, Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex,
+			Details: e.Details, Errors: e.Errors,
+		}
+		t.Refusals = append(t.Refusals, c.redacted(&r, func() any {
+			r.Details, r.Errors = nil, nil
+			return &r
+		}))
+	}
+}
+
+// show adds what would happen.
+func (t *tried) show(o *engine.Outlook) error {
+	// The events, each below the one that implies it.
+	children := make([][]int, len(o.Events))
+	var own []int
+	for i := range o.Events {
+		if cause := o.Events[i].Cause; cause >= 0 {
+			children[cause] = append(children[cause], i)
+		} else {
+			own = append(own, i)
+		}
+	}
+	for _, i := range own {
+		ev, err := t.event(o.Events, children, i)
+		if err != nil {
+			return err
+		}
+		t.Events = append(t.Events, *ev)
+	}
+
+	// What they amount to, and what else they bring about.
+	for i := range o.States {
+		s := &o.States[i]
+		t.States = append(t.States, wire.TriedState{Key: s.Key.String(), Length: s.Length, Data: s.JSON})
+	}
+	for i := range o.Scheduled {
+		t.Scheduled = append(t.Scheduled, laterShape(&o.Scheduled[i]))
+	}
+	for i := range o.Canceled {
+		t.Canceled = append(t.Canceled, laterShape(&o.Canceled[i]))
+	}
+	for _, m := range o.Sagas {
+		t.Sagas = append(t.Sagas, wire.TriedSaga{SagaID: m.ID, Type: m.Type, Status: m.Status, By: wire.Cause{Key: m.By.String(), EventType: m.ByType}})
+	}
+	return nil
+}
+
+// event returns the shape of an event with those that it implies, whose numbers children has.
+func (t *tried) event(events []decider.Event, children [][]int, i int) (*wire.TriedEvent, error) {
+	ev := &events[i]
+	shape := &wire.TriedEvent{Key: ev.Key.String(), Type: ev.Type, Data: t.data(ev), Implied: make([]json.RawMessage, 0, len(children[i]))}
+	for _, n := range children[i] {
+		child, err := t.event(events, children, n)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := marshal(child)
+		if err != nil {
+			return nil, err
+		}
+		shape.Implied = append(shape.Implied, raw)
+	}
+	return shape, nil
+}
+
+// data returns the data of an event while there is room for them. Those that did not fit a schema were not encoded yet.
+func (t *tried) data(ev *decider.Event) json.RawMessage {
+	raw := ev.JSON
+	if raw == nil {
+		raw = ev.Data.OrNull().AppendJSON(nil)
+	}
+	if t.bytes += len(raw); t.bytes > maxTriedBytes {
+		t.Truncated = true
+		return nil
+	}
+	return raw
+}
+
+func laterShape(l *engine.Later) wire.TriedLater {
+	name := func(key j17.Key, eventType string) wire.EventName {
+		return wire.EventName{AggregateType: key.Type, ID: key.ID, EventType: eventType}
+	}
+	shape := wire.TriedLater{
+		ScheduledID: l.ID, FireAt: time.Unix(l.FireAt, 0).UTC().Format(time.RFC3339), Emit: wire.Emit{EventName: name(l.Key, l.Type), Data: l.JSON},
+		CancelOn: []wire.EventName{}, ImpliedBy: wire.Cause{Key: l.By.String(), EventType: l.ByType},
+	}
+	for _, on := range l.CancelOn {
+		shape.CancelOn = append(shape.CancelOn, name(on.Key, on.Type))
+	}
+	return shape
+}

@@ -1,0 +1,504 @@
+package httpapi
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/command"
+	"j17/internal/follow/listener"
+	"j17/internal/follow/saga"
+	"j17/internal/follow/schedule"
+	"j17/internal/lang/diag"
+	"j17/internal/plane/control"
+	"j17/internal/plane/deploy"
+)
+
+// kind is what the values of a parameter look like.
+type kind uint8
+
+const (
+	text           kind = iota
+	whole               // a whole number
+	moment              // a time up to a day ahead, in Unix seconds or as RFC 3339
+	flag                // true or false
+	choice              // one of a few words
+	day                 // a date or a time
+	position            // the stream_id of an event
+	positionOrZero      // the same, or 0 for before the first one
+	agent               // an actor or a target, as type:id
+	texts               // texts with commas between them, from least to most
+	duration            // a duration between least and most seconds
+	latitude            // a number of degrees
+	longitude           // the same
+	metres              // a distance
+	ignored             // whatever there is
+	further             // parameters of any other name, which are not ours but those of what is read
+)
+
+// parameter is one of the query of a route. It has one reader, by its kind, and the sentence that says what is wrong with a
+// value stands there.
+type parameter struct {
+	name string
+	kind kind
+	// least and most bound a whole number, or the seconds of a duration; 0 as the most of a number is no bound.
+	least, most uint64
+	// choices are what there is to choose from. A flag that has a choice means true where it stands without a value.
+	choices []string
+	about   string
+}
+
+// Page sizes of lists.
+const (
+	defaultCount = 100
+	maxCount     = 1000
+)
+
+// anything is for routes that take no parameters and mind none: whoever asks whether a server is alive gets an answer.
+func anything() []parameter { return []parameter{{kind: ignored}} }
+
+func limited() parameter {
+	return parameter{name: "limit", kind: whole, least: 1, most: maxCount, about: "How many rows to return; 100 without it."}
+}
+
+// maxOffset bounds how many rows may be skipped.
+const maxOffset = 1_000_000_000
+
+// paged are the parameters of a list.
+func paged() []parameter {
+	return []parameter{limited(), {name: "offset", kind: whole, most: maxOffset, about: "How many rows to skip: next of the page before."}}
+}
+
+func pagedKeys() []parameter {
+	statuses := []string{string(control.KeyActive), string(control.KeyScheduled), string(control.KeyRevoked)}
+	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only keys with this status."})
+}
+
+func pagedSagas() []parameter {
+	var statuses []string
+	for _, s := range saga.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	return inEnvironment(append(
+		paged(),
+		parameter{name: "status", kind: choice, choices: statuses, about: "Only sagas with this status."},
+		parameter{name: "type", about: "Only sagas of this name in the spec."},
+	)...)
+}
+
+func pagedDeliveries() []parameter {
+	statuses := []string{string(listener.Pending), string(listener.Delivered), string(listener.Failed)}
+	return append(
+		paged(),
+		parameter{name: "listener", about: "Only those of this listener."},
+		parameter{name: "key", about: "Only those of events of this aggregate, by its key."},
+		parameter{name: "status", kind: choice, choices: statuses, about: "Only deliveries with this status."},
+	)
+}
+
+func pagedScheduled() []parameter {
+	var statuses []string
+	for _, s := range schedule.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only events with this status."})
+}
+
+func cursor() parameter {
+	return parameter{name: "start", about: "Where the page starts: next of the page before."}
+}
+
+func countParameter() parameter {
+	return parameter{name: "count", kind: whole, least: 1, most: maxCount, about: "How many to return; 100 without it."}
+}
+
+// counted are the parameters of a list of ids.
+func counted() []parameter {
+	return []parameter{{name: "start", about: "The id before the first one to return: next of the page before."}, countParameter()}
+}
+
+func countedEvents() []parameter {
+	return []parameter{{name: "start", kind: position, about: "The stream_id before the first event to return: next of the page before."}, countParameter()}
+}
+
+// moments say which state of an aggregate is meant.
+func moments() []parameter {
+	return []parameter{
+		{name: "at", kind: moment, about: "The state at the end of the second of this time, in Unix seconds or as RFC 3339; a day ahead at most."},
+		{name: "length", kind: whole, most: math.MaxInt64, about: "The state after this number of events."},
+		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events anew, whatever is known already."},
+	}
+}
+
+// viewed say which value of a projection is meant; its own parameters stand beside them.
+func viewed() []parameter {
+	return append(
+		slices.DeleteFunc(moments(), func(p parameter) bool { return p.name == "length" }),
+		parameter{kind: further, about: "the parameters of the projection"},
+	)
+}
+
+func readiness() []parameter {
+	return []parameter{{name: "for", kind: choice, choices: []string{"reads", "writes"}, about: "What the server is to be ready for; writes without it."}}
+}
+
+func span() []parameter {
+	return []parameter{{name: "from", kind: day, about: "The first time."}, {name: "to", kind: day, about: "The last time."}}
+}
+
+// audited select records of the audit log.
+func audited() []parameter {
+	outcomes := []string{string(control.Done), string(control.Refused), string(control.Failed)}
+	return append(
+		span(),
+		parameter{name: "actor", about: "The id or e-mail address of who acted."},
+		parameter{name: "action", about: "The action, or what it begins with up to a dot."},
+		parameter{name: "target", about: "The id or name of what was acted upon."},
+		parameter{name: "outcome", kind: choice, choices: outcomes, about: "What became of it."},
+	)
+}
+
+func anyInstance() parameter {
+	return parameter{name: "instance", about: "Only what concerns this instance, by its id."}
+}
+
+// inEnvironment adds the environment that a route is about to its other parameters.
+func inEnvironment(more ...parameter) []parameter {
+	names := make([]string, 0, len(j17.Environments()))
+	for _, env := range j17.Environments() {
+		names = append(names, string(env))
+	}
+	return append(more, parameter{name: "environment", kind: choice, choices: names, about: "The environment; prod without it."})
+}
+
+func compared() []parameter {
+	return []parameter{
+		{name: "from", kind: whole, least: 1, about: "The version to compare with; the one before without it."},
+		{name: "to", kind: whole, least: 1, about: "The version to compare; the deployed one without it."},
+	}
+}
+
+// trying are the parameters of what can be tried before it is done.
+func trying() []parameter {
+	return []parameter{
+		{name: "dry_run", kind: flag, about: "Tell what would change, and change nothing."},
+		{name: "aggregates", kind: whole, least: 1, most: deploy.MaxAggregates, about: "How many aggregates a dry run replays; 100 without it."},
+	}
+}
+
+// tryable is the parameter of writes that can be tried first.
+func tryable() []parameter {
+	return []parameter{{name: "dry_run", kind: flag, about: "Tell what the write would do, and write nothing."}}
+}
+
+// tryingPlace is the parameter of settings whose place can be tried before they count.
+func tryingPlace() []parameter {
+	return []parameter{{name: "try", kind: flag, about: "Write a file where backups go, read and remove it, and change nothing where that fails."}}
+}
+
+// preparing adds that the indexes which are needed are built first.
+func preparing(more ...parameter) []parameter {
+	return append(more, parameter{name: "prepare", kind: flag, about: "Build the indexes that are needed first, and let it count only then."})
+}
+
+func deploying() []parameter {
+	return inEnvironment(append(trying(), parameter{name: "note", about: "What to say about the version."})...)
+}
+
+func version() []parameter {
+	return []parameter{{name: "version", about: "The version, from 1 on; the latest without it."}}
+}
+
+func exported() []parameter {
+	return []parameter{
+		{name: "of", kind: choice, choices: []string{"events", "aggregates"}, about: "Events, or present states; events without it."},
+		{name: "type", about: "Only those of this aggregate type."},
+		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
+		{name: "format", kind: choice, choices: []string{"ndjson", "json", "cloudevents"}, about: "One object a line, one document, or one CloudEvent a line; ndjson without it."},
+		{name: "checkpoint", kind: flag, about: "Whether an export that completes another one ends with the signed checkpoint too."},
+	}
+}
+
+// filtered are the parameters that pick events of an environment.
+func filtered() []parameter {
+	return []parameter{
+		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
+		{name: "type", about: "Only events of this aggregate type."},
+		{name: "event", about: "Only events of this type."},
+		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
+		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
+		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
+		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; in a tag \\, is a comma and \\\\ a backslash."},
+	}
+}
+
+func fed() []parameter {
+	return append(filtered(), countParameter(), parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if there is none."})
+}
+
+// streamed adds what every stream takes to other parameters.
+func streamed(more ...parameter) []parameter {
+	return append(more, parameter{name: "heartbeat", kind: duration, least: 1, most: 60, about: "How long the stream is silent at most: after that comes a comment; 15s without it."})
+}
+
+// readParameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and
+// answer something else than was asked.
+func (c *call) readParameters(known []parameter) error {
+	raw := c.request.URL.RawQuery
+	if raw == "" || len(known) == 1 && known[0].kind == ignored {
+		return nil
+	}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return j17.Errorf(j17.CodeInvalidParameter, "The query string is malformed")
+	}
+	c.query = make(map[string]string, len(query))
+	others := slices.ContainsFunc(known, func(p parameter) bool { return p.kind == further })
+	for name, values := range query {
+		at := slices.IndexFunc(known, func(p parameter) bool { return p.name == name })
+		switch {
+		case name == "":
+			return j17.Errorf(j17.CodeInvalidParameter, "A query parameter has no name: write what it is called before the \"=\"")
+		case at < 0 && !others:
+			return unknownParameter(name, known)
+		case at < 0 && !utf8.ValidString(name):
+			return j17.Errorf(j17.CodeInvalidParameter, "The name of a query parameter is not UTF-8").At(safe(name))
+		case len(values) > 1:
+			return j17.Errorf(j17.CodeInvalidParameter, "The query parameter is given more than once").At(safe(name))
+		case at < 0:
+			if c.further == nil {
+				c.further = map[string]string{}
+			}
+			c.further[name] = values[0]
+			continue
+		}
+		if says := known[at].fault(values[0], c.api.Clock.Now()); says != "" {
+			return j17.Errorf(j17.CodeInvalidParameter, "'%s' must be %s", name, says).At(name)
+		}
+		c.query[name] = values[0]
+	}
+	return nil
+}
+
+// unknownParameter is the error of a parameter that a route does not know.
+func unknownParameter(name string, takes []parameter) error {
+	names, all := knownHere(takes)
+	e := j17.Errorf(j17.CodeInvalidParameter, "Unknown query parameter; %s", all)
+	if meant := cmp.Or(wire.CalledHere(name, names), diag.Nearest(name, names)); meant != "" {
+		e.Message = "Unknown query parameter; did you mean '" + meant + "'?"
+	}
+	return e.At(safe(name))
+}
+
+// namesOf returns the names of those parameters that have names of their own.
+func namesOf(takes []parameter) []string {
+	names, _ := knownHere(takes)
+	return names
+}
+
+// knownHere returns the names of parameters, and says what may be given with those that have no names of their own.
+func knownHere(takes []parameter) (names []string, all string) {
+	names = make([]string, 0, len(takes))
+	var others []string
+	for _, p := range takes {
+		switch {
+		case p.kind != further:
+			names = append(names, p.name)
+		case p.about != "":
+			others = append(others, p.about)
+		}
+	}
+	return names, "known here: " + orNone(slices.Concat(names, others))
+}
+
+// fault says what a value must be, "" where it is that.
+func (p *parameter) fault(v string, now time.Time) string {
+	switch p.kind {
+	// Any text, and several of them.
+	case text, ignored, further:
+	case texts:
+		elems := wire.SplitList(v)
+		if uint64(len(elems)) > p.most || slices.Contains(elems, "") {
+			return "a list of 1 to " + strconv.FormatUint(p.most, 10) + " texts with commas between them"
+		}
+
+	// Numbers and times.
+	case whole:
+		// Bounds are said as they are: some have no end that anybody would type.
+		n, err := strconv.ParseUint(v, 10, 63)
+		switch {
+		case err == nil && n >= p.least && (p.most == 0 || n <= p.most):
+		case p.most == 0 || p.most == math.MaxInt64:
+			return "a whole number from " + strconv.FormatUint(p.least, 10) + " on"
+		default:
+			return "a whole number from " + strconv.FormatUint(p.least, 10) + " to " + strconv.FormatUint(p.most, 10)
+		}
+	case moment:
+		_, says := momentOf(v, now)
+		return says
+
+	// One of some words.
+	case flag:
+		if !slices.Contains([]string{"true", "1", "false", "0"}, v) && !slices.Contains(p.choices, v) {
+			return "true or false"
+		}
+	case choice:
+		if !slices.Contains(p.choices, v) {
+			return orList(p.choices)
+		}
+
+	// What names a moment or somebody.
+	case day:
+		if _, err := dayOf(v); err != nil {
+			return "a date such as 2026-11-21 or a time such as 2026-11-21T08:00:00Z"
+		}
+	case position:
+		if _, err := j17.ParseStreamID(v); err != nil {
+			return "the stream_id of an event, such as 1706789012345-0"
+		}
+	case positionOrZero:
+		if _, err := j17.ParsePosition(v); err != nil {
+			return "the stream_id of an event, such as 1706789012345-0, or 0"
+		}
+	case agent:
+		if _, ok := j17.ParseKey(v); !ok {
+			return "a type and an id with a colon between them, such as user:global"
+		}
+
+	// Places, and how long something takes.
+	case latitude:
+		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 90) {
+			return "a number of degrees from -90 to 90"
+		}
+	case longitude:
+		if n, ok := decimal(v); !ok || !(math.Abs(n) <= 180) {
+			return "a number of degrees from -180 to 180"
+		}
+	case metres:
+		if n, ok := decimal(v); !ok || !(n > 0) {
+			return "a number of metres greater than 0"
+		}
+	case duration:
+		if d, err := time.ParseDuration(v); err != nil || d < time.Duration(p.least)*time.Second || d > time.Duration(p.most)*time.Second {
+			return durationFault(p)
+		}
+	}
+	return ""
+}
+
+// orList lists words as a sentence does: "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func orNone(known []string) string {
+	if len(known) == 0 {
+		return "none"
+	}
+	return strings.Join(known, ", ")
+}
+
+// safe is a name from outside that may stand in an answer.
+func safe(s string) string {
+	const most = 64
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
+
+// The readers of parameters: readParameters has seen to it that they are what the table says.
+
+// number returns a whole number, and what it is without the parameter.
+func (c *call) number(name string, fallback int) int {
+	v, ok := c.query[name]
+	if !ok {
+		return fallback
+	}
+	n, _ := strconv.Atoi(v) // checked
+	return n
+}
+
+// isSet returns whether a flag is true.
+func (c *call) isSet(name string) bool {
+	v, ok := c.query[name]
+	return ok && v != "false" && v != "0"
+}
+
+// moment returns a time in Unix seconds, nil without the parameter.
+func (c *call) moment(name string) *int64 {
+	v, ok := c.query[name]
+	if !ok {
+		return nil
+	}
+	seconds, _ := momentOf(v, c.api.Clock.Now()) // checked
+	return &seconds
+}
+
+// streamID returns the position of an event, the zero one without the parameter.
+func (c *call) streamID(name string) j17.StreamID {
+	id, _ := j17.ParsePosition(c.query[name]) // checked
+	return id
+}
+
+// duration returns a duration, and what it is without the parameter.
+func (c *call) duration(name string, fallback time.Duration) time.Duration {
+	v, ok := c.query[name]
+	if !ok {
+		return fallback
+	}
+	d, _ := time.ParseDuration(v) // checked
+	return d
+}
+
+// day returns a time, the zero one without the parameter.
+func (c *call) day(name string) time.Time {
+	t, _ := dayOf(c.query[name]) // checked
+	return t
+}
+
+// maxAhead is how far in the future the moment of a state may be: clocks differ, and what is later was hardly meant.
+const maxAhead = 24 * time.Hour
+
+// momentOf reads a time, whose fractions of a second are cut off. says is what it must be, "" where it is that.
+func momentOf(v string, now time.Time) (seconds int64, says string) {
+	const must = "a time in Unix seconds, such as 1705312800, or as RFC 3339, such as 2024-01-15T10:00:00Z"
+	seconds, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && wire.LooksLikeMilliseconds(seconds):
+		return 0, must + ". This one looks like milliseconds: divide it by 1000"
+	case err != nil:
+		t, err := time.Parse(time.RFC3339, strings.ToUpper(v))
+		if _, unescaped := time.Parse(time.RFC3339, strings.Replace(strings.ToUpper(v), " ", "+", 1)); err != nil && unescaped == nil {
+			return 0, must + `. The "+" of an offset is written as %2B in a URL`
+		}
+		if err != nil {
+			return 0, must
+		}
+		seconds = t.Unix()
+	}
+	if seconds < 0 {
+		return 0, must + ", and not before 1970"
+	}
+	if ahead := now.Add(maxAhead); seconds > ahead.Unix() {
+		return 0, must + ", and at most a day ahead: the time is " + now.UTC().Format(time.RFC3339) + " here"
+	}
+	return seconds, ""
+}
+
+// dayOf reads a time as RFC 3339 or as a date, which means its beginning in UTC.
+func dayOf(v string) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, nil
+	}
+	return time.Parse(time.DateOnly, v)
+}

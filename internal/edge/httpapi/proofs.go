@@ -1,0 +1,360 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/engine"
+	"j17/internal/custody/envlog"
+	"j17/internal/custody/proof"
+	"j17/internal/plane/control"
+)
+
+// proofRoutes prove that events are those that were stored.
+func proofRoutes() []route {
+	return []route{
+		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", nil, (*call).streamRoot},
+		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", nil, (*call).streamProof},
+		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", nil, (*call).verifyChain},
+		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", nil, (*call).verifyProofOfStream},
+		{dataSite, get, "/_audit/checkpoint", read, need{}, "", nil, (*call).logCheckpoint},
+		{dataSite, get, "/_audit/keys", read, need{}, "", nil, (*call).logKeys},
+		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", included(), (*call).logInclusion},
+		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", consistent(), (*call).logConsistency},
+	}
+}
+
+// proofRows are those of the administration of an environment.
+func proofRows() []route {
+	audit := need{control.RightAudit, instance}
+	return []route{
+		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", nil, (*call).streamRoot},
+		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", nil, (*call).streamProof},
+		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", nil, (*call).verifyChain},
+		{0, post, "audit/merkle-verify", operator, audit, "", nil, (*call).verifyProof},
+		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
+		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", nil, (*call).logKeys},
+		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", nil, (*call).rotateLogKey},
+	}
+}
+
+// proofOperations describes the rows above.
+func proofOperations() map[string]operation {
+	return map[string]operation{
+		"GET /{type}/{id}/audit/merkle-root":          {id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}, alike: true},
+		"GET /{type}/{id}/audit/merkle-proof/{index}": {id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, alike: true},
+		"GET /{type}/{id}/audit/verify-chain":         {id: "verifyChain", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, alike: true},
+		"POST /{type}/{id}/audit/merkle-verify":       {id: "verifyMerkleProof", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}, alike: true},
+		"GET /_audit/checkpoint":                      {id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText}},
+		"GET /_audit/keys":                            {id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{}},
+		"GET /_audit/proof/inclusion":                 {id: "getInclusionProof", about: "The proof that the environment's log has an event", gives: wire.InclusionProof{}},
+		"GET /_audit/proof/consistency":               {id: "getConsistencyProof", about: "The proof that the environment's log has only grown", gives: wire.ConsistencyProof{}},
+
+		"GET audit/merkle-root/{type}/{id}":          {id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}, tagged: true},
+		"GET audit/merkle-proof/{type}/{id}/{index}": {id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, tagged: true},
+		"GET audit/verify-chain/{type}/{id}":         {id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, tagged: true},
+		"POST audit/merkle-verify":                   {id: "verifyMerkleProofOf", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}},
+		"GET audit/keys":                             {id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true},
+		"POST audit/keys/rotate":                     {id: "rotateLogKey", about: "Sign the environment's log with a new key", takes: struct{}{}, optional: true, gives: wire.LogKeyMade{}, made: true},
+	}
+}
+
+// typeText is the media type of signed notes and of documentation.
+const typeText = "text/plain"
+
+// included are the parameters of a proof that an event is in the log.
+func included() []parameter {
+	return []parameter{
+		{name: "index", kind: whole, about: "The number of the event, counted from 0."},
+		{name: "stream_id", about: "The stream_id of the event, in the place of its number."},
+		{name: "size", kind: whole, least: 1, about: "How many events the tree has; all without it."},
+	}
+}
+
+// consistent are the parameters of a proof that the log has only grown.
+func consistent() []parameter {
+	return []parameter{
+		{name: "from", kind: whole, least: 1, about: "How many events the smaller tree has."},
+		{name: "to", kind: whole, least: 1, about: "How many events the larger tree has; all without it."},
+	}
+}
+
+// streamKey returns the key of the aggregate that the path names, which has events.
+func (c *call) streamKey() (j17.Key, error) {
+	ctx, typ, id := c.request.Context(), c.request.PathValue("type"), c.request.PathValue("id")
+	key, err := c.api.Engine.Key(ctx, c.tenant, typ, id)
+	if err != nil {
+		return key, err
+	}
+	heads, err := c.api.Store.Heads(ctx, c.tenant, []j17.Key{key})
+	if err != nil {
+		return key, engine.StorageError(err)
+	}
+	if heads[0].Length == 0 {
+		return key, j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: it has no events, so there is nothing to prove")
+	}
+	return key, nil
+}
+
+// streamRoot is GET audit/merkle-root.
+func (c *call) streamRoot(w http.ResponseWriter) error {
+	of, err := c.wholeStream()
+	if err != nil {
+		return err
+	}
+	if of.Bad != nil {
+		return j17.Errorf(j17.CodeCorruption, "The events of this aggregate are damaged: %s. Restore them from a backup.", of.Bad)
+	}
+	return c.proved(w, wire.StreamRoot{Root: hex.EncodeToString(of.Root[:]), Size: of.Length})
+}
+
+// wholeStream computes the tree and the chain of the aggregate that the path names.
+func (c *call) wholeStream() (envlog.Stream, error) {
+	key, err := c.streamKey()
+	if err != nil {
+		return envlog.Stream{}, err
+	}
+	of, err := c.api.Logs.Stream(c.request.Context(), c.tenant, key)
+	return of, engine.StorageError(err)
+}
+
+// streamProof is GET audit/merkle-proof.
+func (c *call) streamProof(w http.ResponseWriter) error {
+	index, err := strconv.ParseUint(c.request.PathValue("index"), 10, 63)
+	if err != nil {
+		return j17.Errorf(j17.CodeInvalidParameter, "The index of an event in its stream must be a whole number from 0 on").At("index")
+	}
+	key, err := c.streamKey()
+	if err != nil {
+		return err
+	}
+	p, err := c.api.Logs.StreamProof(c.request.Context(), c.tenant, key, index)
+	if errors.Is(err, envlog.ErrBeyond) {
+		return j17.Errorf(j17.CodeNotFound, "The aggregate does not have so many events; the first one has the index 0").At("index")
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	return c.proved(w, inclusionShape(&p))
+}
+
+// verifyChain is GET audit/verify-chain.
+func (c *call) verifyChain(w http.ResponseWriter) error {
+	of, err := c.wholeStream()
+	if err != nil {
+		return err
+	}
+	shape := wire.ChainCheck{Valid: of.Bad == nil, Length: of.Length, Head: hex.EncodeToString(of.Head[:])}
+	if of.Bad != nil {
+		shape.Problem = of.Bad.Error()
+	}
+	return c.proved(w, shape)
+}
+
+// verifyProofOfStream is POST audit/merkle-verify of an aggregate.
+func (c *call) verifyProofOfStream(w http.ResponseWriter) error {
+	if _, err := c.streamKey(); err != nil {
+		return err
+	}
+	return c.verifyProof(w)
+}
+
+// verifyProof is POST audit/merkle-verify: pure arithmetic.
+func (c *call) verifyProof(w http.ResponseWriter) error {
+	var body wire.InclusionCheck
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	if *body.Size == 0 {
+		return j17.Errorf(j17.CodeInvalidField, "'size' must be a whole number from 1 on: a tree without leaves proves nothing").At("size")
+	}
+	leaf, err := hashOf("leaf_hash", *body.LeafHash)
+	if err != nil {
+		return err
+	}
+	root, err := hashOf("root", *body.Root)
+	if err != nil {
+		return err
+	}
+	path := make([][sha256.Size]byte, len(*body.Proof))
+	for i, text := range *body.Proof {
+		if path[i], err = hashOf("proof["+strconv.Itoa(i)+"]", text); err != nil {
+			return err
+		}
+	}
+	return c.answer(w, http.StatusOK, wire.Validity{Valid: proof.CheckInclusion(*body.Index, *body.Size, leaf, path, root)})
+}
+
+// hashOf reads a hash that stands in a member of a body.
+func hashOf(name, text string) (hash [sha256.Size]byte, err error) {
+	if len(text) == hex.EncodedLen(sha256.Size) {
+		if _, err = hex.Decode(hash[:], []byte(text)); err == nil {
+			return hash, nil
+		}
+	}
+	return hash, j17.Errorf(j17.CodeInvalidField, "'%s' must be 64 hexadecimal digits", name).At(name)
+}
+
+// logCheckpoint is GET /_audit/checkpoint.
+func (c *call) logCheckpoint(w http.ResponseWriter) error {
+	if err := c.logReady(); err != nil {
+		return err
+	}
+	signed, err := c.api.Logs.Checkpoint(c.request.Context(), c.tenant)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	if known, err := c.known(w, digestTag([]byte(signed))); known || err != nil {
+		return err
+	}
+	c.show(w.Header(), "Content-Type", typeText+"; charset=utf-8")
+	c.write(w, http.StatusOK, []byte(signed))
+	return nil
+}
+
+// logKeys is GET /_audit/keys.
+func (c *call) logKeys(w http.ResponseWriter) error {
+	keys, err := c.api.Logs.Keys(c.request.Context(), c.tenant)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	shape := wire.LogKeys{Keys: make([]wire.LogKey, len(keys))}
+	for i, key := range keys {
+		shape.Keys[i] = logKeyShape(key)
+	}
+	return c.proved(w, shape)
+}
+
+// logInclusion is GET /_audit/proof/inclusion.
+func (c *call) logInclusion(w http.ResponseWriter) error {
+	index, byIndex := c.query["index"]
+	id, byID := c.query["stream_id"]
+	if byIndex == byID {
+		return j17.Errorf(j17.CodeInvalidParameter, "Say which event is to be proved, by 'index' or by 'stream_id', not both").At("index")
+	}
+	if err := c.logReady(); err != nil {
+		return err
+	}
+
+	ctx := c.request.Context()
+	var p envlog.Inclusion
+	var err error
+	if byIndex {
+		n, _ := strconv.ParseUint(index, 10, 63) // checked
+		p, err = c.api.Logs.Include(ctx, c.tenant, n, c.sizeOf("size"))
+	} else {
+		at, failed := j17.ParseStreamID(id)
+		if failed != nil {
+			return j17.Errorf(j17.CodeNotFound, "The environment has no event with this stream_id").At("stream_id")
+		}
+		p, err = c.api.Logs.IncludeEvent(ctx, c.tenant, at, c.sizeOf("size"))
+	}
+	if errors.Is(err, envlog.ErrBeyond) {
+		return j17.Errorf(j17.CodeNotFound, "There is no such event in the log, or not in a tree of that size, or the log is not that large. GET /_audit/checkpoint tells how large it is.")
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	return c.proved(w, inclusionShape(&p))
+}
+
+// logConsistency is GET /_audit/proof/consistency.
+func (c *call) logConsistency(w http.ResponseWriter) error {
+	from, to := c.sizeOf("from"), c.sizeOf("to")
+	switch {
+	case from == nil:
+		return j17.Errorf(j17.CodeInvalidParameter, "'from' must be given: how many events the smaller tree has").At("from")
+	case to != nil && *from > *to:
+		return j17.Errorf(j17.CodeInvalidParameter, "'from' must not be greater than 'to'").At("from")
+	}
+	if err := c.logReady(); err != nil {
+		return err
+	}
+	p, err := c.api.Logs.Extend(c.request.Context(), c.tenant, *from, to)
+	if errors.Is(err, envlog.ErrBeyond) {
+		return j17.Errorf(j17.CodeNotFound, "The log is not that large. GET /_audit/checkpoint tells how large it is.")
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	return c.proved(w, wire.ConsistencyProof{
+		From: p.From, To: p.To, Proof: hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
+	})
+}
+
+// rotateLogKey is POST audit/keys/rotate.
+func (c *call) rotateLogKey(w http.ResponseWriter) error {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
+		return err
+	}
+	key, err := c.api.Logs.Rotate(c.request.Context(), c.tenant)
+	if errors.Is(err, envlog.ErrKeys) {
+		return j17.Errorf(j17.CodeConflict, "The log of this environment has had too many keys to get another one.")
+	}
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	rec := control.Record{Action: "audit_key.rotate", Instance: c.instance, Environment: c.env, Target: key.VKey}
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
+		c.notAudited(rec.Action, err)
+	}
+	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: logKeyShape(key)})
+}
+
+// mostBehind is how many events a log may be behind for a request to wait until they are in it.
+const mostBehind = 1 << 20
+
+// logReady is an error while the log of the environment lacks more events than a request waits for, as after an upgrade.
+func (c *call) logReady() error {
+	behind, err := c.api.Logs.Behind(c.request.Context(), c.tenant)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	if behind > mostBehind {
+		return j17.Errorf(j17.CodeStateNotReady, "The log of this environment is being made: %d of its events are not in it yet. Try again in a moment.", behind)
+	}
+	return nil
+}
+
+// sizeOf returns a whole number of the query, nil where it is not given.
+func (c *call) sizeOf(name string) *uint64 {
+	v, ok := c.query[name]
+	if !ok {
+		return nil
+	}
+	n, _ := strconv.ParseUint(v, 10, 63) // checked
+	return &n
+}
+
+// proved answers with a proof, or what belongs to one.
+func (c *call) proved(w http.ResponseWriter, shape any) error {
+	raw, err := marshal(shape)
+	if err != nil {
+		return err
+	}
+	return c.page(w, append([]byte(`{"ok":true,`), raw[1:]...))
+}
+
+func inclusionShape(p *envlog.Inclusion) wire.InclusionProof {
+	return wire.InclusionProof{
+		Index: p.Index, Size: p.Size, LeafHash: hex.EncodeToString(p.Leaf[:]), Proof: hexes(p.Proof), Root: hex.EncodeToString(p.Root[:]),
+	}
+}
+
+func logKeyShape(k envlog.Key) wire.LogKey {
+	return wire.LogKey{Name: k.Name, VKey: k.VKey, Status: string(k.Status()), CreatedAt: k.CreatedAt, RetiredAt: k.RetiredAt}
+}
+
+func hexes(hashes [][sha256.Size]byte) []string {
+	texts := make([]string, len(hashes))
+	for i := range hashes {
+		texts[i] = hex.EncodeToString(hashes[i][:])
+	}
+	return texts
+}

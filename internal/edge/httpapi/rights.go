@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"j17"
+	"j17/internal/plane/control"
+)
+
+// entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which has
+// asked about the operator, it reports whether this server has the instance.
+func (c *call) entitled(r *route) error {
+	// Whose rights count on this route.
+	switch r.access {
+	case node:
+		return c.placed(r.need)
+	case operator:
+	case reader:
+		if c.principal.Kind != j17.Operator {
+			return nil // its scope has been checked
+		}
+	case unstated, free, open, read, write:
+		return nil
+	}
+
+	// What the route is about. Of what one may not even see, it is not said that it is there.
+	id := c.request.PathValue("id")
+	switch r.need.in {
+	case oneself:
+		return nil
+	case aServer:
+		return c.needRight("", r.need.right)
+	case self:
+		if id == c.principal.ID {
+			return nil
+		}
+		return c.needRight("", r.need.right)
+	case instance:
+		if r.sites == adminSite {
+			id = "" // the host names the instance: what the path names is something in it
+		}
+		if err := c.named(id); err != nil {
+			return err
+		}
+		return c.needRight(c.instance, r.need.right)
+	case instanceOfServer:
+		if err := c.needRight(id, control.RightView); err != nil {
+			return err
+		}
+		return c.needRight("", r.need.right)
+	case instanceOfKey:
+		key, ok := c.api.Registry.Keys.ByID(id)
+		if !ok || !c.may(key.Instance, control.RightView) {
+			return j17.Errorf(j17.CodeNotFound, "There is no such API key. Ids of keys start with 'key_'; GET /api/instances/{id}/keys lists them.")
+		}
+		return c.needRight(key.Instance, r.need.right)
+	case someInstance:
+		op, _ := c.api.Registry.Operators.ByID(c.principal.ID)
+		for _, of := range append([]string{""}, op.Instances...) {
+			if c.may(of, r.need.right) {
+				return nil
+			}
+		}
+		return j17.Errorf(j17.CodeForbidden, "This needs the right '%s', which you have for no instance. Ask a platform admin for it.", r.need.right)
+	case nowhere:
+	}
+
+	return j17.Errorf(j17.CodeForbidden, "No operator may do this.")
+}
+
+// may reports whether the operator who asks has a right in an instance, "" for the server.
+func (c *call) may(instance string, right control.Right) bool {
+	return c.principal.Kind == j17.Operator && c.api.Registry.Operators.May(c.principal.ID, instance, right)
+}
+
+// needRight reports whether the operator who asks has a right in an instance, "" for the server. On the control host an
+// instance that they may not even see does not exist for them; on its own host they know that it does.
+func (c *call) needRight(instance string, right control.Right) error {
+	if instance == "" {
+		if c.may("", right) {
+			return nil
+		}
+		return j17.Errorf(j17.CodeForbidden, "Only platform admins may do this.")
+	}
+	if _, ok := c.api.Registry.Instances.ByID(instance); c.control && (!ok || !c.may(instance, control.RightView)) {
+		return errNoInstance()
+	}
+	if c.may(instance, right) {
+		return nil
+	}
+	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which you do not have there. Ask a platform admin for it.", right)
+}
+
+func errNoInstance() error {
+	return j17.Errorf(j17.CodeNotFound, "There is no instance with this id. Ids of instances start with 'ins_'; GET /api/instances lists them.")
+}
+
+// named sets the instance and, where it has one, the environment that the path names, unless the host has named both.
+func (c *call) named(id string) error {
+	if in := c.request.PathValue("instance_"); in != "" {
+		id = in
+	}
+	if id == "" {
+		return nil
+	}
+	if _, ok := c.api.Registry.Instances.ByID(id); !ok {
+		return errNoInstance()
+	}
+	c.instance = id
+	name := c.request.PathValue("env_")
+	if name == "" {
+		return nil
+	}
+	env, err := j17.ParseEnvironment(name)
+	if err != nil {
+		return j17.Errorf(j17.CodeNotFound, "There is no such environment. Environments are prod, staging and test.")
+	}
+	c.target(id, env)
+	return nil
+}
+
+// placed sets the instance and environment that a path of the internal listener names, which have to be on this server.
+func (c *call) placed(n need) error {
+	if n.in != instance {
+		return nil
+	}
+	id := c.request.PathValue("instance_")
+	i, ok := c.api.Registry.Instances.ByID(id)
+	if !ok {
+		return j17.Errorf(j17.CodeNotFound, "This server does not know the instance, or not yet. Try again.")
+	}
+	if err := c.named(id); err != nil {
+		return err
+	}
+	return c.onThisNode(i)
+}

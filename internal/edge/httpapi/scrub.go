@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/base/wire"
+	"j17/internal/custody/scrub"
+	"j17/internal/plane/control"
+)
+
+// scrubRoutes are those of looking for damage.
+func scrubRoutes() []route {
+	operate := need{control.RightOperate, aServer}
+	return []route{
+		{controlSite, get, "/api/scrub", operator, operate, "", nil, (*call).getScrub},
+		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", nil, (*call).beginScrub},
+	}
+}
+
+// scrubOperations describes them.
+func scrubOperations() map[string]operation {
+	return map[string]operation{
+		"GET /api/scrub":  {id: "getScrub", about: "How far the server is with looking for damage, and what it has found", gives: wire.ScrubShown{}},
+		"POST /api/scrub": {id: "beginScrub", about: "Look for damage now", takes: struct{}{}, optional: true, gives: wire.ScrubShown{}},
+	}
+}
+
+// getScrub is GET /api/scrub, and GET /internal/control/scrub of a worker.
+func (c *call) getScrub(w http.ResponseWriter) error {
+	nodes := c.scrubOfWorkers(http.MethodGet)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
+}
+
+// beginScrub is POST /api/scrub.
+func (c *call) beginScrub(w http.ResponseWriter) error {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
+		return err
+	}
+	c.api.Scrub.Begin()
+	rec := control.Record{Action: "scrub.begin"}
+	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
+		c.notAudited(rec.Action, err)
+	}
+	nodes := c.scrubOfWorkers(http.MethodPost)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
+}
+
+// beginScrubOfWorker is POST /internal/control/scrub. The headnode has it in the audit log.
+func (c *call) beginScrubOfWorker(w http.ResponseWriter) error {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
+		return err
+	}
+	c.api.Scrub.Begin()
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status())})
+}
+
+// scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
+func (c *call) scrubOfWorkers(method string) []wire.NodeScrub {
+	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	nodes := c.api.Registry.Nodes.All()
+	all := make([]wire.NodeScrub, len(nodes))
+	var asked panics.Parts
+	for i, n := range nodes {
+		asked.Go(func() {
+			all[i].Node = n.Name
+			shown, err := c.scrubOfWorker(ctx, method, n)
+			if err != nil {
+				all[i].Error = new(err.Error())
+				return
+			}
+			all[i].Scrub = &shown.Scrub
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+// maxScrub bounds what a worker says of its scrubbing, in bytes: a hundred findings are a fraction of it.
+const maxScrub = 1 << 20
+
+func (c *call) scrubOfWorker(ctx context.Context, method string, n control.Node) (shown wire.ScrubShown, err error) {
+	resp, err := c.askNode(ctx, method, n, "/internal/control/scrub")
+	if err != nil {
+		return shown, errors.New("the worker does not answer")
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	if resp.StatusCode != http.StatusOK {
+		return shown, fmt.Errorf("the worker answers with status %d: it may be of an older version", resp.StatusCode)
+	}
+	if json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxScrub)).Decode(&shown) != nil {
+		return shown, errors.New("what the worker answers cannot be read")
+	}
+	return shown, nil
+}
+
+// scrubShape is how far it is, as clients see it.
+func scrubShape(st scrub.Status) wire.Scrub {
+	shape := wire.Scrub{Phase: st.Phase, Environment: string(st.Tenant), Pass: passShape(&st.Pass), NextAt: timeShape(st.Next), Damaged: []wire.Damage{}}
+	if st.Last != nil {
+		last := passShape(st.Last)
+		shape.Last = &last
+	}
+	for i := range st.Damaged {
+		f := &st.Damaged[i]
+		shape.Damaged = append(shape.Damaged, wire.Damage{What: f.What, Where: f.Where, Error: f.Error, Environment: string(f.Tenant), FoundAt: f.At})
+	}
+	return shape
+}
+
+func passShape(p *scrub.Pass) wire.ScrubPass {
+	return wire.ScrubPass{
+		Number: p.Number, BeganAt: timeShape(p.BeganAt), EndedAt: timeShape(p.EndedAt),
+		Tables: p.Tables, Events: p.Events, Streams: p.Streams, Items: p.Items, Bytes: p.Bytes,
+	}
+}
+
+// timeShape is a time, null for the zero one.
+func timeShape(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// errDamaged is why a server with damaged data is not ready; nil where none were found.
+func (a *API) errDamaged() error {
+	if a.Scrub == nil {
+		return nil
+	}
+	found := a.Scrub.Status().Damaged
+	if len(found) == 0 {
+		return nil
+	}
+	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged, in %s so far. GET /api/scrub, or j17 scrub status, tells where.", j17.Count(len(found), "place"))
+}
+
+// scrubMetrics shows what the present pass has looked at, and how much damage there is.
+func scrubMetrics(a *API, gauge func(name, help string, read func() float64)) {
+	if a.Scrub == nil {
+		return
+	}
+	gauge("j17_scrub_damaged", "Places in what is stored that are known to be damaged.", func() float64 { return float64(len(a.Scrub.Status().Damaged)) })
+	gauge("j17_scrub_pass", "The number of the pass over everything that is under way, or of the last one.", func() float64 { return float64(a.Scrub.Status().Pass.Number) })
+	gauge("j17_scrub_pass_bytes", "Bytes that this pass has looked at.", func() float64 { return float64(a.Scrub.Status().Pass.Bytes) })
+	gauge("j17_scrub_pass_events", "Events that this pass has looked at.", func() float64 { return float64(a.Scrub.Status().Pass.Events) })
+	gauge("j17_scrub_last_ended_seconds", "When the last pass has come to its end, in Unix seconds; 0 before the first one.", func() float64 {
+		if last := a.Scrub.Status().Last; last != nil {
+			return float64(last.EndedAt.Unix())
+		}
+		return 0
+	})
+}

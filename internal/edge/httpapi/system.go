@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/lang/spec"
+)
+
+// root is GET /: what this server is.
+func (c *call) root(w http.ResponseWriter) error {
+	b := append([]byte(`{"ok":true,"service":"j17","version":`), strconv.Quote(c.api.Version)...)
+	return c.reply(w, http.StatusOK, append(b, '}'))
+}
+
+// live is GET /livez: the process answers.
+func (c *call) live(w http.ResponseWriter) error {
+	if c.api.Sign != "" {
+		w.Header().Set(HeaderSign, c.api.Sign)
+	}
+	return c.reply(w, http.StatusOK, []byte(`{"ok":true}`))
+}
+
+// ready is GET /readyz: the server takes writes, and with for=reads: it answers reads. It looks at nothing that costs time.
+func (c *call) ready(w http.ResponseWriter) error {
+	purpose := c.query["for"]
+	select {
+	case <-c.api.draining:
+		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down")
+	default:
+	}
+	switch s := c.api.Store.Status(); {
+	case !s.Readable:
+		return j17.Errorf(j17.CodeUnavailable, "The server answers no reads: %s", s.Reason)
+	case c.api.RestoringAny != nil && c.api.RestoringAny():
+		return j17.Errorf(j17.CodeUnavailable, "The server has just started and not all environments are ready yet")
+	case c.api.lost.Load() && purpose != "reads":
+		return errLost()
+	case !s.Writable && purpose != "reads":
+		return j17.Errorf(j17.CodeUnavailable, "The server takes no writes: %s", s.Reason)
+	}
+	if purpose != "reads" { // what is damaged is not served, and the rest can be read
+		if err := c.api.errDamaged(); err != nil {
+			return err
+		}
+	}
+	return c.live(w)
+}
+
+// maxAdvance bounds one move of a development server's clock.
+const maxAdvance = 10 * 365 * 24 * time.Hour
+
+// advanceClock is POST /_dev/clock/advance on a development server.
+func (c *call) advanceClock(w http.ResponseWriter) error {
+	var body wire.Advance
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	by, err := time.ParseDuration(body.By)
+	if delay, ok := spec.ParseDelay(body.By); ok { // as a spec says it, where there are days too
+		by, err = delay, nil
+	}
+	if err != nil || by < 0 || by > maxAdvance {
+		return j17.Errorf(j17.CodeInvalidField, "'by' must be a duration such as \"90s\", \"25h\", \"1h30m\" or \"7d\"; the clock moves forward only, by ten years at most").At("by")
+	}
+
+	// What becomes due on the way takes as long as it takes.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{})
+	_ = control.SetWriteDeadline(time.Time{})
+	now, err := c.api.AdvanceClock(c.request.Context(), by)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Advanced{Now: now})
+}

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"j17/internal/base/wire"
+	"j17/internal/core/engine"
+	"j17/internal/custody/erasure"
+	"j17/internal/plane/control"
+)
+
+// tombstoneRoutes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit log is to name.
+func tombstoneRoutes() []route {
+	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
+	return []route{
+		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, tombstoned(), (*call).createTombstone},
+		{0, get, "tombstones", operator, view, "", pagedTombstones(), (*call).listTombstones},
+		{0, get, "tombstones/{tombstone}", operator, view, "", nil, (*call).getTombstone},
+		{0, get, "tombstones/{tombstone}/streams", operator, view, "", []parameter{limited(), cursor()}, (*call).listTombstoneStreams},
+		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", nil, (*call).getCertificate},
+		{0, http.MethodDelete, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, nil, (*call).cancelTombstone},
+		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, forced(), (*call).executeTombstone},
+	}
+}
+
+func tombstoned() []parameter {
+	return []parameter{{name: "dry_run", kind: flag, about: "Tell which streams would be erased, and store nothing."}}
+}
+
+func forced() []parameter {
+	return []parameter{{name: "force", kind: flag, about: "Carry it out before its time. It may stand in the body as well."}}
+}
+
+func pagedTombstones() []parameter {
+	var statuses []string
+	for _, s := range erasure.Statuses() {
+		statuses = append(statuses, string(s))
+	}
+	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only tombstones with this status."})
+}
+
+// createTombstone is POST tombstone/{type}/{aggregate}.
+func (c *call) createTombstone(w http.ResponseWriter) error {
+	var ask wire.NewTombstone
+	if err := c.decodeOptional(w, &ask); err != nil {
+		return err
+	}
+	typ, id := c.request.PathValue("type"), c.request.PathValue("aggregate")
+	if c.isSet("dry_run") {
+		tried, err := c.api.Erasures.Try(c.request.Context(), c.tenant, typ, id, ask)
+		if err != nil {
+			return engine.StorageError(err)
+		}
+		return c.answer(w, http.StatusOK, tried)
+	}
+	made, err := c.api.Erasures.Create(c.actorContext(), c.tenant, typ, id, ask)
+	return c.tombstone(w, http.StatusCreated, made, err)
+}
+
+// listTombstones is GET tombstones.
+func (c *call) listTombstones(w http.ResponseWriter) error {
+	l := c.listing()
+	page, next, err := c.api.Erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	out := wire.Tombstones{Tombstones: page}
+	if page == nil {
+		out.Tombstones = []wire.Tombstone{}
+	}
+	if next > 0 {
+		out.Next = &next
+	}
+	return c.answer(w, http.StatusOK, out)
+}
+
+// getTombstone is GET tombstones/{tombstone}.
+func (c *call) getTombstone(w http.ResponseWriter) error {
+	got, err := c.api.Erasures.Get(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
+	return c.tombstone(w, http.StatusOK, got, err)
+}
+
+// listTombstoneStreams is GET tombstones/{tombstone}/streams.
+func (c *call) listTombstoneStreams(w http.ResponseWriter) error {
+	id := c.request.PathValue("tombstone")
+	page, next, err := c.api.Erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.number("limit", defaultCount))
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	out := wire.AffectedStreams{Streams: page}
+	if page == nil {
+		out.Streams = []wire.AffectedStream{}
+	}
+	if next != "" {
+		out.Next = &next
+	}
+	return c.answer(w, http.StatusOK, out)
+}
+
+// getCertificate is GET tombstones/{tombstone}/certificate.
+func (c *call) getCertificate(w http.ResponseWriter) error {
+	note, err := c.api.Erasures.Certificate(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	c.show(w.Header(), "Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	c.write(w, http.StatusOK, []byte(note))
+	return nil
+}
+
+// cancelTombstone is DELETE tombstones/{tombstone}.
+func (c *call) cancelTombstone(w http.ResponseWriter) error {
+	got, err := c.api.Erasures.Cancel(c.actorContext(), c.tenant, c.request.PathValue("tombstone"))
+	return c.tombstone(w, http.StatusOK, got, err)
+}
+
+// executeTombstone is POST tombstones/{tombstone}/execute.
+func (c *call) executeTombstone(w http.ResponseWriter) error {
+	var ask wire.ExecuteTombstone
+	if err := c.decodeOptional(w, &ask); err != nil {
+		return err
+	}
+	got, err := c.api.Erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.isSet("force"))
+	return c.tombstone(w, http.StatusAccepted, got, err)
+}
+
+// tombstone answers with a tombstone.
+func (c *call) tombstone(w http.ResponseWriter, status int, t wire.Tombstone, err error) error {
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	return c.answer(w, status, wire.TombstoneShown{Tombstone: t})
+}

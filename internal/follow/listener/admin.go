@@ -1,0 +1,545 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/follow/feed"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Listener is a listener of an environment as operators see it.
+type Listener struct {
+	Name   string
+	Status Status
+	URL    string
+	Events []spec.Pattern
+	Format string
+	Secret string
+	// Previous is the secret before, which counts until PreviousUntil; "" for none.
+	Previous      string
+	PreviousUntil time.Time
+	// Lag is the number of events that the listener has not been told of yet.
+	Lag int
+}
+
+// Prepare gets the listeners of a spec ready that the one before it does not have, so that they are told of what happens from now
+// on: it is called right before the spec is deployed. Those of a spec that is not deployed after all are told nothing.
+func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error {
+	_, env := s.o.Name(t)
+	for _, name := range namesIn(after, env) {
+		if before != nil && before.Listeners[name] != nil && before.Listeners[name].URLs[env] != "" {
+			continue
+		}
+		// One that was removed earlier may have left something behind.
+		if before != nil {
+			if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
+				return err
+			}
+			err := s.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }, func(Status) ([]store.Side, []store.Fence, error) {
+				sides, _, err := s.unpark(ctx, t, name)
+				return sides, nil, err
+			})
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+		if err := s.ensure(ctx, t, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Adopted brings the listeners of an environment in line with the spec that was deployed to it, now or earlier.
+func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.adopt(ctx, t); err != nil {
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "the listeners of an environment could not be brought in line with its spec; deploy it again, or restart the server",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
+func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
+	_, env := s.o.Name(t)
+	there, err := s.o.Feed.List(ctx, t, kind)
+	if err != nil {
+		return err
+	}
+	names := namesIn(s.o.Spec(t), env)
+	for _, name := range names {
+		if err := s.ensure(ctx, t, name); err != nil {
+			return err
+		}
+	}
+	for i := range there {
+		name := there[i].Name
+		if slices.Contains(names, name) {
+			if there[i].Paused {
+				if err := s.align(ctx, t, name); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		// It is gone: what waits for it ends now. The subscription goes last, since by it the listener is found.
+		if err := s.endWaiting(ctx, t, name); err != nil {
+			return err
+		}
+		if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone. What is under way ends by itself.
+func (s *Service) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
+	// What tries under way come to is decided anew, without the listener.
+	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	for range maxTries {
+		sides, others, err := s.unpark(ctx, t, name)
+		if err != nil {
+			return err
+		}
+		now := s.o.Clock.Now()
+		for _, lane := range others {
+			if lane.Space != laneSpace {
+				continue
+			}
+			it, err := s.o.Store.Get(ctx, t, laneSpace, lane.Key)
+			if err != nil || it.Rev != lane.Rev {
+				continue // it goes on by itself
+			}
+			_, id, err := worker.ReadAttempts(it.Value)
+			if err != nil || len(id) == 0 {
+				continue
+			}
+			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
+			if err == nil && d.Next.Equal(it.Due) {
+				sides = append(sides, store.Side{Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+			}
+		}
+
+		// In pieces, so that what changes meanwhile holds up few others.
+		again := false
+		for piece := range slices.Chunk(sides, endedAtOnce) {
+			switch err := s.o.Store.Write(ctx, t, piece); {
+			case overtaken(err):
+				again = true
+			case err != nil:
+				return err
+			}
+		}
+		if !again {
+			return nil
+		}
+	}
+	return errContended
+}
+
+// endedAtOnce is how many lanes of a listener that is gone are made due together.
+const endedAtOnce = 64
+
+// namesIn lists the listeners that a spec has for an environment.
+func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
+	if c == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Listeners)) {
+		if c.Listeners[name].URLs[env] != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ensure makes the state of a listener, and its subscription from here on, where there are none.
+func (s *Service) ensure(ctx context.Context, t j17.Tenant, name string) error {
+	_, _, err := s.stateOf(ctx, t, name)
+	if errors.Is(err, store.ErrNotFound) {
+		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}))})
+		if overtaken(err) {
+			err = nil // somebody else was faster
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.o.Feed.Subscribe(ctx, t, kind, name, feed.End())
+}
+
+// change changes the state of a listener until it is what change wants, which reports whether there is something to do. More are
+// writes of the same commit, and what they rest on, by the status before.
+func (s *Service) change(
+	ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func(before Status) ([]store.Side, []store.Fence, error),
+) error {
+	for range maxTries {
+		st, rev, err := s.stateOf(ctx, t, name)
+		if err != nil {
+			return err
+		}
+		before := st.Status
+		if !change(&st) {
+			return nil
+		}
+		sides, fences := []store.Side{on(rev, put(stateSpace, name, st, time.Time{}))}, []store.Fence(nil)
+		for _, of := range more {
+			extra, rests, err := of(before)
+			if err != nil {
+				return err
+			}
+			sides, fences = append(sides, extra...), append(fences, rests...)
+		}
+		err = s.o.Store.Write(ctx, t, sides, fences...)
+		if overtaken(err) {
+			continue
+		}
+		return err
+	}
+	return errContended
+}
+
+// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as nothing else has
+// begun to wait: what was under way when the listener was stopped does so when it ends.
+func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides []store.Side, fences []store.Fence, err error) {
+	now := s.o.Clock.Now()
+	for _, space := range []store.Space{laneSpace, replaySpace} {
+		for keys := store.Prefix(name + "/"); ; {
+			const page = 1000
+			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
+			if err != nil {
+				return nil, nil, err
+			}
+			for _, it := range items {
+				keys = keys.After(it.Key)
+				if it.Due.IsZero() {
+					sides = append(sides, store.Side{Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
+				} else {
+					fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
+				}
+			}
+			if len(items) < page {
+				break
+			}
+		}
+	}
+	return sides, fences, nil
+}
+
+// List returns up to limit listeners of an environment by name, behind the first offset ones.
+func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Listener, error) {
+	_, env := s.o.Name(t)
+	names := namesIn(s.o.Spec(t), env)
+	names = names[min(offset, len(names)):]
+	names = names[:min(limit, len(names))]
+	all := make([]Listener, 0, len(names))
+	b, left := work.New(ctx, 0), s.lagWork
+	for i, name := range names {
+		b.Renew(left / int64(len(names)-i)) // Most have nothing to count, and leave their part to others.
+		l, err := s.get(ctx, t, name, b)
+		if err != nil {
+			return nil, err
+		}
+		left -= b.Spent()
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// Get returns a listener of an environment. It is a *j17.Error of CodeNotFound where there is none.
+func (s *Service) Get(ctx context.Context, t j17.Tenant, name string) (Listener, error) {
+	return s.get(ctx, t, name, work.New(ctx, s.lagWork))
+}
+
+// get is Get at the cost of a budget: what it does not suffice for is not counted in Lag.
+func (s *Service) get(ctx context.Context, t j17.Tenant, name string, b *work.Budget) (Listener, error) {
+	l, err := s.known(ctx, t, name)
+	if err != nil {
+		return Listener{}, err
+	}
+	out := Listener{
+		Name: name, Status: l.state.Status, URL: l.definition.URLs[l.env], Events: l.definition.Events,
+		Format: cmp.Or(l.definition.Format, spec.FormatJ17), Secret: l.state.Secret,
+	}
+	if l.state.Previous != "" && s.o.Clock.Now().Before(l.state.PreviousUntil) {
+		out.Previous, out.PreviousUntil = l.state.Previous, l.state.PreviousUntil
+	}
+	if out.Lag, err = s.lag(ctx, l, b); j17.CodeOf(err) == j17.CodeWorkLimit {
+		err = nil
+	}
+	return out, failure(err)
+}
+
+// known is find for who was asked for the listener.
+func (s *Service) known(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
+	l, err := s.find(ctx, t, name)
+	if err != nil {
+		return nil, failure(err)
+	}
+	if l == nil {
+		return nil, j17.Errorf(j17.CodeNotFound, "The environment has no listener of that name. Listeners are declared in the spec, under 'listeners'.")
+	}
+	return l, nil
+}
+
+// Pause lets a listener be told nothing more until it is resumed. One that is paused or disabled stays as it is.
+func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
+	if _, err := s.known(ctx, t, name); err != nil {
+		return err
+	}
+	err := s.change(ctx, t, name, func(st *state) bool {
+		paused := st.Status == Active
+		if paused {
+			st.Status = Paused
+		}
+		return paused
+	})
+	if err == nil {
+		err = s.align(ctx, t, name)
+	}
+	return failure(err)
+}
+
+// align lets the feed hand over events to a listener if it is active, and only then.
+func (s *Service) align(ctx context.Context, t j17.Tenant, name string) error {
+	for {
+		st, rev, err := s.stateOf(ctx, t, name)
+		if err != nil {
+			return err
+		}
+		if st.Status == Active {
+			err = errors.Join(s.o.Feed.Resume(ctx, t, kind, name), s.o.Feed.Wake(ctx, t, kind, name))
+		} else {
+			err = s.o.Feed.Pause(ctx, t, kind, name)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		// Somebody may have changed it meanwhile.
+		_, now, err := s.stateOf(ctx, t, name)
+		if err != nil || now == rev {
+			return err
+		}
+	}
+}
+
+// Resume lets a listener go on where it was stopped.
+func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
+	if _, err := s.known(ctx, t, name); err != nil {
+		return err
+	}
+	// The feed goes first: should this process end in between, the listener is still paused, and can be resumed.
+	if err := s.o.Feed.Resume(ctx, t, kind, name); err != nil {
+		return failure(err)
+	}
+	err := s.change(ctx, t, name, func(st *state) bool {
+		st.Status = Active
+		return true
+	}, func(before Status) ([]store.Side, []store.Fence, error) {
+		sides, fences, err := s.unpark(ctx, t, name)
+		if before == Active {
+			fences = nil // Nothing begins to wait, and much may be under way.
+		}
+		return sides, fences, err
+	})
+	if err == nil {
+		err = s.align(ctx, t, name)
+	}
+	return failure(err)
+}
+
+// Rotate gives a listener a new secret. The one before counts for another day.
+func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
+	if _, err := s.known(ctx, t, name); err != nil {
+		return err
+	}
+	return failure(s.change(ctx, t, name, func(st *state) bool {
+		st.Previous, st.PreviousUntil = st.Secret, s.o.Clock.Now().Add(secretOverlap).Truncate(time.Second)
+		st.Secret = NewSecret()
+		return true
+	}))
+}
+
+// resecret gives a listener a secret that has none: it was restored from a backup that was not encrypted.
+func (s *Service) resecret(ctx context.Context, t j17.Tenant, name string) error {
+	fresh := false
+	err := s.change(ctx, t, name, func(st *state) bool {
+		if fresh = st.Secret == ""; fresh {
+			st.Secret = NewSecret()
+		}
+		return fresh
+	})
+	if err == nil && fresh {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "the secret of a listener cannot be read here, and it has a new one: its endpoint has to be told", slog.String("tenant", string(t)), slog.String("listener", name))
+	}
+	return err
+}
+
+// tell tells operators of a listener whose endpoint is gone, and stops its subscription.
+func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
+	n, err := decode[notice](noticeSpace, &store.Item{Key: c.Key, Value: c.Value})
+	if err != nil {
+		return err
+	}
+	if err := s.align(ctx, c.Tenant, c.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if err := s.o.Disabled(ctx, c.Tenant, c.Key, n.Delivery); err != nil {
+		return err
+	}
+	return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+}
+
+const (
+	// maxCounted bounds the events that are looked at to count what a listener has not been told, lagWork what a request for listeners
+	// may spend on that: beyond it the number is at least that high.
+	maxCounted = 100_000
+	lagWork    = 4 * work.Command
+)
+
+// lag counts what a listener has not been told. Where the budget has ended the number is what was counted by then.
+func (s *Service) lag(ctx context.Context, l *listener, b *work.Budget) (n int, err error) {
+	status, err := s.o.Feed.Status(ctx, l.tenant, kind, l.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+
+	// What is under way.
+	lanes, err := s.o.Store.Scan(ctx, l.tenant, laneSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
+	if err != nil {
+		return 0, err
+	}
+	if !b.Spend(len(lanes)) {
+		return len(lanes), b.Err()
+	}
+	for i := range lanes {
+		if !searched(&lanes[i]) {
+			n++
+		}
+	}
+
+	// What waits for it.
+	matches, left := matcher(l.definition, b), maxCounted
+	notes, err := s.o.Store.Scan(ctx, l.tenant, behindSpace, store.Prefix(l.name+"/"), maxLanes+maxWindow)
+	if err != nil {
+		return 0, err
+	}
+	for i := range notes {
+		if !b.Spend(unitsPerEvent) {
+			return n, b.Err()
+		}
+		more, err := s.countWaiting(ctx, l, &notes[i], matches, &left)
+		if n += more; err != nil {
+			return n, err
+		}
+	}
+
+	// What the feed has not handed over.
+	for ev, err := range s.o.Store.ReadFeed(ctx, l.tenant, status.After, max(left, 1)) {
+		if err != nil {
+			return 0, err
+		}
+		is, err := matches(ev)
+		if err != nil {
+			return n, err
+		}
+		if is {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// countWaiting counts what waits behind a lane. With an error the number is what was counted by then.
+func (s *Service) countWaiting(
+	ctx context.Context, l *listener, note *store.Item, matches func(*j17.Event) (bool, error), left *int,
+) (n int, err error) {
+	waits, err := decode[behind](behindSpace, note)
+	if err != nil || len(waits.Listed) > 0 {
+		return len(waits.Listed), err
+	}
+
+	// The delivery that they wait for, which may be over by now.
+	lane, err := s.o.Store.Get(ctx, l.tenant, laneSpace, note.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, id, err := worker.ReadAttempts(lane.Value)
+	if err != nil {
+		return 0, err
+	}
+	_, _, of := cutKey(note.Key)
+	d := &delivery{Key: of}
+	if len(id) > 0 {
+		d, _, err = read[*delivery](ctx, s.o.Store, l.tenant, deliverySpace, string(id))
+		if errors.Is(err, store.ErrNotFound) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	from := max(d.Version+1, waits.From)
+	if from > waits.Last {
+		return 0, nil
+	}
+
+	// The events of its aggregate after its own.
+	for ev, err := range s.o.Store.ReadStream(ctx, l.tenant, d.parsedKey(), from, waits.Last) {
+		if err != nil {
+			return n, err
+		}
+		if *left--; *left < 0 {
+			break
+		}
+		is, err := matches(ev)
+		if err != nil {
+			return n, err
+		}
+		if is {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// failure turns what a store or the feed reports into what a user is told.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	var told *j17.Error
+	switch {
+	case errors.As(err, &told):
+		return err
+	case errors.Is(err, errContended):
+		told = j17.Errorf(j17.CodeBusy, "The listener is being changed by others. Nothing was changed; try again in a moment.")
+	case errors.Is(err, store.ErrFull):
+		told = j17.Errorf(j17.CodeStorageFull, "The server is short of disk space and accepts no changes until there is room again.")
+	case errors.Is(err, store.ErrUnknown):
+		told = j17.Errorf(j17.CodeOutcomeUnknown, "It is not known whether the change was saved. Look it up before you try again.")
+	case errors.Is(err, store.ErrBusy), errors.Is(err, store.ErrClock), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrFailed),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		told = j17.Errorf(j17.CodeUnavailable, "The server did not finish in time, or cannot save anything now. Try again.")
+	default:
+		told = j17.Errorf(j17.CodeInternal, "The server could not read or write its deliveries.")
+	}
+	return told.Because(err)
+}

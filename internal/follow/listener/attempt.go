@@ -1,0 +1,430 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/panics"
+	"j17/internal/core/worker"
+	"j17/internal/follow/outbound"
+	"j17/internal/storage/store"
+)
+
+// noListener is the error of deliveries that end with their listener.
+const noListener = "the listener was removed from the spec"
+
+// gone is the status of an endpoint that wants no more.
+const gone = 410
+
+// maxLog bounds the tries that a log keeps: the latest ones.
+const maxLog = 20
+
+// begin tries a delivery that this process has made ready, unless somebody else has taken it over meanwhile.
+func (s *Service) begin(j job) {
+	err := panics.Caught(func() error {
+		it, err := s.leased(j)
+		if err == nil && it.Rev != 0 {
+			err = s.attempt(s.sending, j, it.Rev)
+		}
+		return err
+	})
+	if err != nil {
+		s.o.Logger.LogAttrs(s.sending, slog.LevelWarn, "a delivery could not be made; it is tried again", slog.String("tenant", string(j.at.tenant)),
+			slog.String("listener", j.at.name), slog.String("delivery", j.delivery.ID), slog.Any("error", err))
+	}
+}
+
+// tryTime is longer than a try takes, with what is read before and committed after it: a sender gives up after 10 seconds.
+const tryTime = 15 * time.Second
+
+// leased returns the lane of a delivery that this process has made ready, with a lease that outlasts a try; the zero Item where
+// somebody else has taken it over.
+func (s *Service) leased(j job) (store.Item, error) {
+	it, err := s.held(j.delivery, j.at.tenant)
+	if err != nil || !it.Due.Equal(j.due) {
+		return store.Item{}, err
+	}
+	now := s.o.Clock.Now()
+	if j.due.Sub(now) >= tryTime {
+		return it, nil
+	}
+
+	// It has waited long for its turn: without a new lease it would be told twice.
+	renewed := claimedLane(j.delivery, now)
+	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, renewed)})
+	if overtaken(err) {
+		return store.Item{}, nil
+	}
+	if err != nil {
+		return store.Item{}, err
+	}
+	if it, err = s.held(j.delivery, j.at.tenant); err != nil || !it.Due.Equal(renewed.Due) {
+		return store.Item{}, err
+	}
+	return it, nil
+}
+
+// ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it is given back: it is due
+// for whoever comes next.
+func (s *Service) ready(line *line, j job) error {
+	if s.pool.submit(line, func() { s.begin(j) }) {
+		return nil
+	}
+	it, err := s.held(j.delivery, j.at.tenant)
+	if err != nil || !it.Due.Equal(j.due) {
+		return err
+	}
+	back := on(it.Rev, laneSide(j.delivery, s.o.Clock.Now()))
+	if err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{back}); overtaken(err) {
+		return nil
+	}
+	return err
+}
+
+// held returns the lane of a delivery, the zero Item where another delivery is in it or none.
+func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
+	it, err := s.o.Store.Get(context.WithoutCancel(s.sending), t, laneSpace, d.lane())
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Item{}, nil
+	}
+	if err != nil {
+		return store.Item{}, err
+	}
+	_, id, err := worker.ReadAttempts(it.Value)
+	if err != nil || string(id) != d.ID {
+		return store.Item{}, err
+	}
+	return it, nil
+}
+
+// retry tries a delivery that is due: its pause is over, or whoever had it has ended. Where there is none, it goes on with the search for
+// the next one.
+func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
+	if len(c.Value) == 0 {
+		return s.search(ctx, c)
+	}
+	d, _, err := read[*delivery](ctx, s.o.Store, c.Tenant, deliverySpace, string(c.Value))
+	if errors.Is(err, store.ErrNotFound) {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Remove()})
+	}
+	if err != nil {
+		return err
+	}
+
+	// A slow endpoint fills its own room only: what finds none waits on.
+	where := at{c.Tenant, d.Listener}
+	line := s.pool.use(where)
+	defer s.pool.leave(line)
+	after, ok := s.pool.enter(line)
+	if !ok && after == 0 {
+		side := claimedLane(d, s.o.Clock.Now())
+		if err := s.o.Store.Write(ctx, c.Tenant, []store.Side{on(c.Remove().Rev, side)}); err != nil {
+			return err
+		}
+		return s.ready(line, job{at: where, delivery: d, due: side.Due})
+	}
+	if !ok {
+		return s.o.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.o.Clock.Now().Add(after))})
+	}
+	defer s.pool.exit(line)
+	return s.attempt(ctx, job{at: where, delivery: d}, c.Remove().Rev)
+}
+
+// attempt tries a delivery whose lane has the given revision, and commits what comes of it.
+func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
+	kept := context.WithoutCancel(ctx)
+	l, err := s.find(kept, j.at.tenant, j.at.name) // it may have been paused while the delivery waited for its turn
+	if err != nil {
+		return err
+	}
+	if l == nil && !s.restored(j.at.tenant) {
+		return errNoSpec
+	}
+	j.listener = l
+	var o outcome
+	switch {
+	case l == nil:
+		o = outcome{over: true, try: try{Error: noListener}}
+	case l.state.Status != Active:
+		o.park = true
+	default:
+		if j, err = s.present(kept, j); err != nil {
+			return err
+		}
+		if j.event.Type != j.delivery.Type {
+			o = outcome{over: true, try: try{Error: "the event was erased"}}
+			break
+		}
+		o = s.send(ctx, l, j)
+	}
+	o.at = s.o.Clock.Now()
+	return s.settle(kept, j, rev, o)
+}
+
+// asOf returns the listener of a job, which may be as it was a moment ago: who commits anything depends on its revision.
+func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
+	if j.listener != nil && s.definition(j.at.tenant, j.at.name) == j.listener.definition {
+		return j.listener, nil
+	}
+	return s.find(ctx, j.at.tenant, j.at.name)
+}
+
+// event reads the event of a delivery.
+func (s *Service) event(ctx context.Context, j job) (*j17.Event, error) {
+	for ev, err := range s.o.Store.ReadStream(ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version) {
+		if err != nil {
+			return nil, err
+		}
+		return ev.Clone(), nil
+	}
+	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
+}
+
+// outcome is what came of a try.
+type outcome struct {
+	at time.Time
+	// park tells that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
+	park, again bool
+	// delivered tells that the endpoint has taken the message, gone that it wants no more, over that there is no use in trying again.
+	delivered, gone, over bool
+	try                   try
+}
+
+// send sends the message of a delivery once.
+func (s *Service) send(ctx context.Context, l *listener, j job) outcome {
+	m := j.delivery.message(l.env, j.event)
+	m.URL, m.Keys = l.definition.URLs[l.env], l.state.keys(s.o.Clock.Now())
+	maps.Copy(m.Headers, l.definition.Headers)
+	stopwatch := clock.System{} // how long it takes is real, whatever the server's clock shows
+	began := stopwatch.Now()
+	answer, err := s.o.Send(ctx, m)
+	took := stopwatch.Now().Sub(began)
+	return judge(answer, err, took, ctx.Err() != nil, secretsOf(&l.state, l.definition))
+}
+
+// judge says what an answer means.
+func judge(a outbound.Answer, err error, took time.Duration, ended bool, secrets []string) outcome {
+	const maxError = 500
+	o := outcome{try: try{
+		Status: a.Status, Millis: float64(took.Microseconds()) / 1000, Response: excerpt(a.Body, secrets...),
+	}}
+	switch {
+	case err == nil:
+		o.delivered = true
+	case a.Status == 0 && ended:
+		o.again = true
+	default:
+		o.try.Error = cut(excerpt([]byte(err.Error()), secrets...), maxError)
+		o.gone = a.Status == gone
+	}
+	return o
+}
+
+// settle commits what came of a try, and begins the delivery that has waited for it. Where somebody else has taken the delivery over,
+// nothing is committed: it is his.
+func (s *Service) settle(ctx context.Context, j job, rev uint64, o outcome) error {
+	line := s.pool.use(j.at)
+	defer s.pool.leave(line)
+	if !o.park && !o.again && !o.over {
+		s.pool.took(line, time.Duration(o.try.Millis*float64(time.Millisecond)))
+	}
+	for n := range maxTries {
+		next, again, err := s.settleOnce(ctx, j, rev, o, line, n == 0)
+		if again {
+			j.listener = nil // it may be what has changed
+			if it, failed := s.held(j.delivery, j.at.tenant); failed != nil || it.Rev != rev {
+				return failed
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return s.goOn(ctx, line, next)
+	}
+	return errContended
+}
+
+// goOn begins the delivery that comes next in a lane, nil for none, and tells the feed where the line has room again.
+func (s *Service) goOn(ctx context.Context, line *line, next *job) error {
+	var err error
+	if next != nil {
+		err = s.ready(line, *next)
+	}
+	return errors.Join(err, s.wake(ctx, line))
+}
+
+// settleOnce is one try of settle. It asks for another one where what it was decided with has changed. The first one expects that
+// nothing waits for the delivery, which mostly holds, and does not look.
+func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, line *line, first bool) (next *job, again bool, err error) {
+	line.decide.RLock()
+	defer line.decide.RUnlock()
+	l, err := s.asOf(ctx, j)
+	if err != nil {
+		return nil, false, err
+	}
+	if l == nil && !s.restored(j.at.tenant) {
+		return nil, false, errNoSpec // it went during the try
+	}
+	if o, err = s.withoutErased(ctx, l, j, o); err != nil {
+		return nil, false, err
+	}
+	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery, alone: first}
+	if err := e.decide(ctx); err != nil {
+		return nil, false, err
+	}
+	if next, again, err = s.commit(ctx, &e, line); err == nil && !again {
+		s.count(e)
+	}
+	return next, again, err
+}
+
+// count counts what came of a try.
+func (s *Service) count(e ending) {
+	switch {
+	case e.o.park || e.o.again:
+	case e.o.delivered:
+		s.counts.delivered.Add(1)
+	case e.d.Status == Failed:
+		s.counts.failed.Add(1)
+	default:
+		s.counts.retried.Add(1)
+	}
+	if e.o.gone {
+		s.counts.disabled.Add(1)
+	}
+}
+
+// ending decides what follows from a try.
+type ending struct {
+	s *Service
+	// l is nil where the listener is gone.
+	l   *listener
+	j   job
+	rev uint64
+	o   outcome
+	d   delivery
+
+	sides  []store.Side
+	fences []store.Fence
+	next   *job
+	// freed tells that the lane is empty.
+	freed bool
+	// alone says to expect that nothing waits for the delivery.
+	alone bool
+}
+
+// decide gathers the writes of an ending.
+func (e *ending) decide(ctx context.Context) error {
+	if e.l != nil {
+		e.fences = append(e.fences, e.l.state.fence(e.l.name))
+	}
+	active := e.l != nil && e.l.state.Status == Active
+
+	// Nothing was sent: it stays as it is, and is due at once or when the listener goes on.
+	if e.o.park || e.o.again {
+		due := time.Time{}
+		if active || e.l == nil {
+			due = e.o.at
+		}
+		e.sides = append(e.sides, on(e.rev, laneSide(&e.d, due)))
+		return nil
+	}
+
+	// The listener went during the try: there is no other one, and nobody who could let it wait for one.
+	if e.l == nil && !e.o.delivered {
+		e.o.over, e.o.try.Error = true, noListener
+	}
+
+	// What is known of the delivery, and its log.
+	d := &e.d
+	d.LastStatus, d.LastError = e.o.try.Status, e.o.try.Error
+	if d.Attempts++; e.o.at.IsZero() {
+		e.o.at = e.s.o.Clock.Now()
+	}
+	pauses := schedule()
+	switch {
+	case e.o.delivered:
+		d.Status = Delivered
+	case e.o.gone || e.o.over || d.Attempts > len(pauses):
+		d.Status = Failed
+	default:
+		d.Next = e.o.at.Add(pauses[d.Attempts-1])
+	}
+	if err := e.log(ctx); err != nil {
+		return err
+	}
+	if e.o.gone {
+		e.disable()
+		active = false
+	}
+	if d.Status == Pending {
+		due := d.Next
+		if !active {
+			due = time.Time{}
+		}
+		e.sides = append(e.sides, put(deliverySpace, d.ID, d, time.Time{}), on(e.rev, laneSide(d, due)))
+		return nil
+	}
+	return e.end(ctx, active)
+}
+
+// log adds the try to the log.
+func (e *ending) log(ctx context.Context) error {
+	key := e.d.logKey()
+	side := put(logSpace, key, nil, expires(e.d.Status, e.o.at))
+	var tries []try
+	if e.d.Attempts > 1 || e.d.Track == e.d.ID { // else it is the first
+		known, rev, err := read[[]try](ctx, e.s.o.Store, e.j.at.tenant, logSpace, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		tries, side = known, on(rev, side) // what is erased of it meanwhile does not come back
+	}
+	e.o.try.At = e.o.at
+	tries = append(tries, e.o.try)
+	if n := len(tries) - maxLog; n > 0 {
+		tries = slices.Delete(tries, 0, n)
+	}
+	side.Value = put(logSpace, key, tries, time.Time{}).Value
+	e.sides = append(e.sides, side)
+	return nil
+}
+
+// disable lets the listener be told nothing more until somebody resumes it, and an operator know.
+func (e *ending) disable() {
+	if e.l == nil {
+		return
+	}
+	st := e.l.state
+	st.Status = Disabled
+	e.sides = append(e.sides, on(st.rev, put(stateSpace, e.l.name, st, time.Time{})))
+	told := put(noticeSpace, e.l.name, notice{Delivery: e.d.ID}, time.Time{})
+	told.Due = e.o.at
+	e.sides = append(e.sides, told)
+}
+
+// end ends a delivery: it goes into the lists of those that are over, and what has waited for it comes into its lane.
+func (e *ending) end(ctx context.Context, active bool) error {
+	d := &e.d
+	d.Next = time.Time{}
+	until := expires(d.Status, e.o.at)
+	e.sides = append(
+		e.sides, put(deliverySpace, d.ID, d, until),
+		store.Side{Op: store.Put, Space: listSpace, Key: d.listKey(d.Status), Expires: until},
+	)
+	switch {
+	case d.Status == Failed:
+		e.sides = append(e.sides, store.Side{Op: store.Put, Space: failedSpace, Key: d.failedKey(), Value: []byte(d.ID), Expires: until})
+	case d.Again:
+		e.sides = append(e.sides, remove(failedSpace, d.failedKey()))
+	}
+
+	return e.follow(ctx, active)
+}

@@ -1,0 +1,382 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+// Delivery is a message to a listener as operators see it.
+type Delivery struct {
+	ID       string
+	Listener string
+	Status   DeliveryStatus
+	// Attempts counts the tries since the first one, or since somebody asked for another one.
+	Attempts int
+	// LastStatus is that of the last answer, 0 where there was none; LastError says what was wrong.
+	LastStatus int
+	LastError  string
+	StreamID   j17.StreamID
+	Key        string
+	Type       string
+	// Next is when the next try is due; the zero time for never.
+	Next    time.Time
+	Created time.Time
+}
+
+// Try is a try of a delivery.
+type Try struct {
+	At time.Time
+	// Status is 0 where there was no answer.
+	Status int
+	// Millis is how long it took.
+	Millis float64
+	Error  string
+	// Request and Response are the beginnings of the bodies.
+	Request, Response string
+}
+
+// Filter selects deliveries. What is empty selects all.
+type Filter struct {
+	Listener string
+	Key      string
+	Status   DeliveryStatus
+}
+
+const (
+	// lookWork is the work of looking at a row for a list of deliveries, which is to find and to decode it.
+	lookWork = 64
+	// listWork bounds what one page of a list may cost.
+	listWork = 200_000 * lookWork
+)
+
+func (d *delivery) shown() Delivery {
+	out := Delivery{
+		ID: d.ID, Listener: d.Listener, Status: d.Status, Attempts: d.Attempts, LastStatus: d.LastStatus, LastError: d.LastError,
+		StreamID: d.StreamID, Key: d.Key, Type: d.Type, Created: time.Unix(0, d.Created).UTC(),
+	}
+	if d.Status == Pending {
+		if out.Next = d.Next; out.Next.IsZero() {
+			out.Next = out.Created
+		}
+	}
+	return out
+}
+
+// Deliveries returns a page of the deliveries of an environment, the newest first: up to limit of those behind the first offset ones
+// that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked at.
+func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]Delivery, error) {
+	var page []Delivery
+	err := s.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
+		if f.Listener != "" && d.Listener != f.Listener || f.Key != "" && d.Key != f.Key || f.Status != "" && d.Status != f.Status {
+			return true
+		}
+		if offset--; offset < 0 {
+			page = append(page, d.shown())
+		}
+		return len(page) < limit
+	})
+	if j17.CodeOf(err) == j17.CodeWorkLimit {
+		return nil, j17.Errorf(j17.CodeWorkLimit, "More than %d deliveries would have to be looked at. Ask for those of one listener and one status.", s.listWork/lookWork)
+	}
+	return page, failure(err)
+}
+
+// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it looks at is
+// charged to the budget, whose error it returns when that is used up.
+func (s *Service) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
+	var sources []*source
+	switch {
+	case f.Key != "":
+		// Those that were tried have a log; the others are in their lanes.
+		sources = append(sources, &source{space: logSpace, prefix: f.Key + "/"})
+	case f.Status != Pending:
+		names := []string{f.Listener}
+		if f.Listener == "" {
+			var err error
+			if names, err = s.names(ctx, t); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			for _, status := range []DeliveryStatus{Delivered, Failed} {
+				if f.Status == "" || f.Status == status {
+					sources = append(sources, &source{space: listSpace, prefix: name + "/" + string(status) + "/"})
+				}
+			}
+		}
+	}
+	if f.Status == "" || f.Status == Pending {
+		lanes, err := s.underWay(ctx, t, f, b)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, &source{found: lanes, ended: true})
+	}
+	return s.merge(ctx, t, sources, b, do)
+}
+
+// names lists all listeners that the environment has had.
+func (s *Service) names(ctx context.Context, t j17.Tenant) (names []string, err error) {
+	for keys := (store.Range{}); ; {
+		const page = 1000
+		items, err := s.o.Store.Scan(ctx, t, stateSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			names = append(names, items[i].Key)
+			keys = keys.After(items[i].Key)
+		}
+		if len(items) < page {
+			return names, nil
+		}
+	}
+}
+
+// underWay returns where the deliveries that are not over would stand in a list.
+func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
+	// The lanes, a page at a time.
+	keys := store.Range{}
+	if f.Listener != "" {
+		keys = store.Prefix(f.Listener + "/")
+	}
+	for {
+		const page = 1000
+		items, err := s.o.Store.Scan(ctx, t, laneSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+
+		// The deliveries in them.
+		for i := range items {
+			if !b.Spend(lookWork) {
+				return nil, b.Err()
+			}
+			keys = keys.After(items[i].Key)
+			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {
+				continue
+			}
+			_, id, err := worker.ReadAttempts(items[i].Value)
+			if err != nil {
+				return nil, err
+			}
+			if len(id) == 0 {
+				continue // The next one is looked for.
+			}
+			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
+			if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
+				continue // With a key, what has a log is found by that.
+			}
+			if err != nil {
+				return nil, err
+			}
+			orders = append(orders, d.order())
+		}
+		if len(items) < page {
+			slices.Sort(orders)
+			return orders, nil
+		}
+	}
+}
+
+// searched tells of a lane that the next delivery is looked for.
+func searched(lane *store.Item) bool {
+	_, id, err := worker.ReadAttempts(lane.Value)
+	return err == nil && len(id) == 0
+}
+
+// cutKey takes the key of a lane or of a replay apart.
+func cutKey(lane string) (name, track, key string) {
+	name, rest, _ := strings.Cut(lane, "/")
+	track, key, _ = strings.Cut(rest, "/")
+	return name, track, key
+}
+
+// source is a list of deliveries, the newest first.
+type source struct {
+	space  store.Space
+	prefix string
+	// found are the next places, after the last one that was read, ended that there are no more.
+	found []string
+	after string
+	ended bool
+}
+
+// next returns the next place in a list, "" for none.
+func (src *source) next(ctx context.Context, st store.Sides, t j17.Tenant) (string, error) {
+	const page = 128
+	if len(src.found) == 0 && !src.ended {
+		items, err := st.Scan(ctx, t, src.space, store.Prefix(src.prefix).After(src.after), page)
+		if err != nil {
+			return "", err
+		}
+		for i := range items {
+			src.after = items[i].Key
+			src.found = append(src.found, strings.TrimPrefix(items[i].Key, src.prefix))
+		}
+		src.ended = len(items) < page
+	}
+	if len(src.found) == 0 {
+		return "", nil
+	}
+	return src.found[0], nil
+}
+
+// merge hands over the deliveries of several lists in their common order, each once, until do reports false.
+func (s *Service) merge(ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool) error {
+	for last := ""; ; {
+		var first *source
+		var at string
+		for _, src := range sources {
+			place, err := src.next(ctx, s.o.Store, t)
+			if err != nil {
+				return err
+			}
+			if place != "" && (at == "" || cmp.Less(place, at)) {
+				first, at = src, place
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		if !b.Spend(lookWork) {
+			return b.Err()
+		}
+		if first.found = first.found[1:]; at == last {
+			continue
+		}
+		last = at
+		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(at))
+		if errors.Is(err, store.ErrNotFound) {
+			continue // It has just gone.
+		}
+		if err != nil {
+			return err
+		}
+		if !do(d) {
+			return nil
+		}
+	}
+}
+
+// Delivery returns a delivery and its log, the first try first. It is a *j17.Error of CodeNotFound where there is none.
+func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delivery, []Try, error) {
+	d, err := s.delivery(ctx, t, id)
+	if err != nil {
+		return Delivery{}, nil, err
+	}
+	tries, _, err := read[[]try](ctx, s.o.Store, t, logSpace, d.logKey())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Delivery{}, nil, failure(err)
+	}
+	// What was sent is made anew of the event: so it is kept in one place, and erased there.
+	request := ""
+	if len(tries) > 0 {
+		ev, err := s.event(ctx, job{at: at{t, d.Listener}, delivery: d})
+		if err != nil {
+			return Delivery{}, nil, failure(err)
+		}
+		_, env := s.o.Name(t)
+		var secrets []string
+		if l, err := s.find(ctx, t, d.Listener); err != nil {
+			return Delivery{}, nil, failure(err)
+		} else if l != nil {
+			secrets = secretsOf(&l.state, l.definition)
+		}
+		request = excerpt(d.message(env, ev).Body, secrets...)
+	}
+	log := make([]Try, len(tries))
+	for i, x := range tries {
+		log[i] = Try{At: x.At, Status: x.Status, Millis: x.Millis, Error: x.Error, Request: request, Response: x.Response}
+	}
+	return d.shown(), log, nil
+}
+
+func (s *Service) delivery(ctx context.Context, t j17.Tenant, id string) (*delivery, error) {
+	none := j17.Errorf(j17.CodeNotFound, "There is no delivery of that id. Delivered ones are kept for 7 days, failed ones for 30.")
+	if len(id) > maxID {
+		return nil, none
+	}
+	d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, none
+	}
+	return d, failure(err)
+}
+
+// maxID is longer than the id of any delivery.
+const maxID = 64
+
+// Retry sends the message of a delivery again, whatever has become of it. One that waits for its next try is tried at once. It is a
+// *j17.Error of CodeConflict where the listener is gone or not active.
+func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (Delivery, error) {
+	for range maxTries {
+		d, err := s.delivery(ctx, t, id)
+		if err != nil {
+			return Delivery{}, err
+		}
+		l, err := s.find(ctx, t, d.Listener)
+		if err != nil {
+			return Delivery{}, failure(err)
+		}
+		if l == nil {
+			return Delivery{}, j17.Errorf(j17.CodeConflict, "The listener of the delivery is not in the spec any more.")
+		}
+		if err := mustBeActive(l); err != nil {
+			return Delivery{}, err
+		}
+		sides, err := s.again(ctx, t, d)
+		if err != nil {
+			return Delivery{}, failure(err)
+		}
+		err = s.o.Store.Write(ctx, t, sides, l.state.fence(l.name))
+		if overtaken(err) {
+			continue
+		}
+		return d.shown(), failure(err)
+	}
+	return Delivery{}, failure(errContended)
+}
+
+// again returns the writes that make a delivery due at once.
+func (s *Service) again(ctx context.Context, t j17.Tenant, d *delivery) ([]store.Side, error) {
+	row, err := s.o.Store.Get(ctx, t, deliverySpace, d.ID)
+	if err != nil {
+		return nil, err
+	}
+	now := s.o.Clock.Now()
+	known, err := decode[*delivery](deliverySpace, &row)
+	if err != nil {
+		return nil, err
+	}
+	*d = *known // What was erased since it was looked up does not come back.
+
+	// One that waits for its next try has its lane until then; one that is due at another time is tried already, or about to be.
+	if d.Status == Pending {
+		it, err := s.held(d, t)
+		if err != nil || it.Rev == 0 || !d.Next.After(now) || !it.Due.Equal(d.Next) {
+			return nil, err
+		}
+		return []store.Side{on(it.Rev, laneSide(d, now))}, nil
+	}
+
+	// One that is over gets a lane of its own: what has followed it in its aggregate has been told.
+	log, _, err := read[[]try](ctx, s.o.Store, t, logSpace, d.logKey())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	over := d.listKey(d.Status)
+	d.Track, d.Status, d.Attempts, d.Again, d.Next = d.ID, Pending, 0, true, now
+	return []store.Side{
+		on(row.Rev, put(deliverySpace, d.ID, d, time.Time{})), on(0, laneSide(d, now)), remove(listSpace, over), put(logSpace, d.logKey(), log, time.Time{}),
+	}, nil
+}

@@ -1,0 +1,299 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/base/work"
+	"j17/internal/follow/feed"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// maxTries bounds how often something is decided anew because what it was decided with has changed meanwhile.
+const maxTries = 100
+
+// errContended is what is left to say when that is not enough.
+var errContended = errors.New("others change the same deliveries over and over; it is tried again")
+
+// filter tells which events are a listener's, as far as the work that a page may take goes.
+func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) ([]bool, error) {
+	l := s.definition(t, name)
+	wanted := make([]bool, 0, len(events))
+	if l == nil {
+		all := !s.restored(t) // What is wanted is told when the spec is there: hand waits for it. One that is gone is told nothing.
+		for range events {
+			wanted = append(wanted, all)
+		}
+		return wanted, nil
+	}
+	b, done := s.budget(ctx, t)
+	defer done()
+	matches := matcher(l, b)
+	for _, ev := range events {
+		is, err := matches(ev)
+		switch {
+		case err == nil:
+			wanted = append(wanted, is)
+			continue
+		case len(wanted) > 0 && spent(err):
+			return wanted, nil // The rest has its turn later.
+		case j17.CodeOf(err) == j17.CodeBusy:
+			return nil, feed.Later{For: crowdedFor}
+		}
+		return nil, err
+	}
+	return wanted, nil
+}
+
+// budget returns one for a page of events of a tenant. Where they take much work the tenant's turn on a processor comes first, as with
+// requests, so that its conditions are at the cost of nobody else. The caller ends it with done.
+func (s *Service) budget(ctx context.Context, t j17.Tenant) (b *work.Budget, done func()) {
+	slot := new(work.Slot)
+	slot.Open(s.turns, string(t))
+	return work.New(context.WithValue(ctx, work.SlotKey(), slot), pageWork), slot.End
+}
+
+// spent tells whether a budget has ended because it was too small, or because it was not its turn: another one may go on.
+func spent(err error) bool {
+	code := j17.CodeOf(err)
+	return code == j17.CodeWorkLimit || code == j17.CodeBusy
+}
+
+// hand makes deliveries of events.
+func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
+	l, err := s.find(ctx, b.Tenant, b.Name)
+	switch {
+	case err != nil:
+		return err
+	case l == nil && !s.restored(b.Tenant):
+		return feed.Later{For: crowdedFor}
+	case l == nil && s.definition(b.Tenant, b.Name) == nil:
+		return nil // It is gone, and is told nothing.
+	case l == nil || l.state.Status != Active:
+		return feed.Later{For: pausedFor}
+	}
+	events := make([]*j17.Event, len(b.Entries))
+	for i := range b.Entries {
+		events[i] = b.Entries[i].Event
+	}
+	taken, err := s.take(ctx, l, "", events, false, b.Done)
+	if err == nil && taken < len(events) {
+		return feed.Later{For: crowdedFor} // Whoever makes room wakes it.
+	}
+	return err
+}
+
+// take makes deliveries of the first of some events, as many as there is room for, in one commit with what done returns for that
+// many, and begins to send them. It returns how many events it has taken. With listed, exactly these events are to be told, whatever
+// else the listener selects.
+func (s *Service) take(ctx context.Context, l *listener, track string, events []*j17.Event, listed bool, done func(int) []store.Side) (int, error) {
+	line := s.pool.use(l.at)
+	defer s.pool.leave(line)
+	if err := s.countLanes(ctx, line); err != nil {
+		return 0, err
+	}
+	for range maxTries {
+		taken, again, err := s.takeOnce(ctx, l, line, track, events, listed, done)
+		if !again {
+			return taken, err
+		}
+		// The state may be what has changed.
+		if l, err = s.find(ctx, l.tenant, l.name); err != nil {
+			return 0, err
+		}
+		if l == nil || l.state.Status != Active {
+			return 0, nil
+		}
+	}
+	return 0, errContended
+}
+
+// takeOnce is one try of take. It asks for another one where what it was decided with has changed.
+func (s *Service) takeOnce(
+	ctx context.Context, l *listener, line *line, track string, events []*j17.Event, listed bool, done func(int) []store.Side,
+) (taken int, again bool, err error) {
+	line.decide.Lock()
+	defer line.decide.Unlock()
+
+	// What becomes of the events, as far as there is room.
+	p := plan{s: s, l: l, track: track, listed: listed, room: s.pool.room(line), now: s.o.Clock.Now(), behind: map[string]*behind{}}
+	for _, ev := range events {
+		more, err := p.add(ctx, ev)
+		if err != nil {
+			return 0, false, err
+		}
+		if !more {
+			break
+		}
+		taken++
+	}
+	if taken < len(events) {
+		s.pool.starve(line)
+	}
+	if taken == 0 {
+		return 0, false, nil
+	}
+
+	// It commits, if what it was decided with still holds.
+	for key, waiting := range p.behind {
+		p.sides = append(p.sides, put(behindSpace, key, waiting, time.Time{}))
+	}
+	p.sides = append(p.sides, done(taken)...)
+	err = s.o.Store.Write(ctx, l.tenant, p.sides, append(p.fences, l.state.fence(l.name))...)
+	if overtaken(err) {
+		return 0, true, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+
+	// What was made begins.
+	s.pool.count(line, len(p.made))
+	for _, job := range p.made {
+		err = errors.Join(err, s.ready(line, job))
+	}
+	return taken, false, err
+}
+
+// countLanes finds out how many deliveries of a listener are not over, where this process does not know it.
+func (s *Service) countLanes(ctx context.Context, line *line) error {
+	s.pool.mu.Lock()
+	known := line.lanes >= 0
+	s.pool.mu.Unlock()
+	if known {
+		return nil
+	}
+	items, err := s.o.Store.Scan(ctx, line.at.tenant, laneSpace, store.Prefix(line.at.name+"/"), maxLanes+1)
+	if err != nil {
+		return err
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	line.lanes = len(items)
+	return nil
+}
+
+// job is a delivery that is to be tried, with its event and the listener as it was a moment ago, where they are at hand.
+type job struct {
+	at       at
+	delivery *delivery
+	// due is when somebody else takes the delivery over, unless it was begun before.
+	due      time.Time
+	event    *j17.Event
+	listener *listener
+	// generation is that of the event's stream when the try began.
+	generation uint64
+}
+
+// plan is what comes of events that are to be told.
+type plan struct {
+	s      *Service
+	l      *listener
+	track  string
+	listed bool
+	room   int
+	now    time.Time
+
+	sides  []store.Side
+	fences []store.Fence
+	made   []job
+	// behind are the notes about what waits, by the keys of their lanes.
+	behind map[string]*behind
+}
+
+// maxListed bounds the versions of a note that lists them.
+const maxListed = 1000
+
+// add plans what becomes of an event: a delivery, or a note that it waits for the one of its aggregate that is under way. It
+// reports false where there is no room.
+func (p *plan) add(ctx context.Context, ev *j17.Event) (bool, error) {
+	// A delivery where the lane is empty; else what is known of those that wait.
+	key := laneKey(p.l.name, p.track, ev.Key.String())
+	waiting := p.behind[key]
+	if waiting == nil && !slices.ContainsFunc(p.made, func(j job) bool { return j.delivery.lane() == key }) {
+		it, err := p.s.o.Store.Get(ctx, p.l.tenant, laneSpace, key)
+		if errors.Is(err, store.ErrNotFound) {
+			if len(p.made) >= p.room {
+				return false, nil
+			}
+			p.make(ev)
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		p.fences = append(p.fences, store.Fence{Space: laneSpace, Key: key, Rev: it.Rev})
+		known, rev, err := read[behind](ctx, p.s.o.Store, p.l.tenant, behindSpace, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return false, err
+		}
+		p.fences = append(p.fences, store.Fence{Space: behindSpace, Key: key, Rev: rev})
+		waiting = &known
+	}
+	if waiting == nil {
+		waiting = &behind{}
+	}
+
+	// It waits behind them.
+	if p.listed {
+		if len(waiting.Listed) >= maxListed {
+			return false, nil
+		}
+		waiting.Listed = append(waiting.Listed, ev.Version)
+	} else {
+		waiting.Last = ev.Version
+	}
+	p.behind[key] = waiting
+	return true, nil
+}
+
+// make plans a delivery.
+func (p *plan) make(ev *j17.Event) {
+	d := p.s.newDelivery(p.l, p.track, ev, p.now)
+	d.Created += int64(len(p.made)) // in lists the later event is the newer one
+	claimed := claimedLane(d, p.now)
+	p.sides = append(p.sides, put(deliverySpace, d.ID, d, time.Time{}), on(0, claimed))
+	p.made = append(p.made, job{at: p.l.at, delivery: d, due: claimed.Due, event: kept(ev)})
+}
+
+// keptEvent is the size, in bytes, up to which an event is kept for a delivery that is ready. Larger ones are read when they are sent, so
+// that what waits for slow endpoints is little.
+const keptEvent = 8 << 10
+
+// kept returns a copy of an event for a delivery that is ready, nil where it is to be read again.
+func kept(ev *j17.Event) *j17.Event {
+	if len(ev.Raw) > keptEvent {
+		return nil
+	}
+	return ev.Clone()
+}
+
+// newDelivery returns a delivery of an event.
+func (s *Service) newDelivery(l *listener, track string, ev *j17.Event, now time.Time) *delivery {
+	d := &delivery{
+		ID: s.mint.Handle(ident.DeliveryPrefix), Listener: l.name, Track: track, Status: Pending, StreamID: ev.StreamID, Key: ev.Key.String(),
+		Type: ev.Type, Version: ev.Version, Created: now.UnixNano(), Again: track != "",
+	}
+	if l.definition.Format == spec.FormatCloudEvents {
+		d.Format, d.Source = spec.FormatCloudEvents, l.source
+	}
+	return d
+}
+
+// claimedLane returns the write that puts a delivery into its lane as one that this process has made ready: it is due now for others if
+// this process ends, and when the lease is over at the latest.
+func claimedLane(d *delivery, now time.Time) store.Side {
+	side := laneSide(d, now.Add(lease))
+	side.Claimed = now
+	return side
+}
+
+// laneSide returns the write that puts a delivery into its lane.
+func laneSide(d *delivery, due time.Time) store.Side {
+	return store.Side{Op: store.Put, Space: laneSpace, Key: d.lane(), Value: []byte(d.ID), Due: due}
+}

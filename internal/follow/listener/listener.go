@@ -1,0 +1,255 @@
+// Package listener tells the endpoints that specs name of events, by signed requests. Nothing is lost and nothing is skipped: a
+// subscription of internal/follow/feed hands over the events of an environment, and in the commit that moves its checkpoint stands a
+// delivery for each event that can be told now, or a note that it waits for another delivery of its aggregate. A delivery is
+// tried, and what came of it is committed with what follows from it. No process owns a listener: every commit depends on what it
+// was decided with, and a delivery whose process has ended comes up again as a due item.
+//
+// An event takes this way: Service.hand makes deliveries (hand.go), pool.submit begins their tries (pool.go), Service.attempt sends
+// and settles them (attempt.go), and Service.retry those that come up again.
+package listener
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/ident"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/follow/feed"
+	"j17/internal/follow/outbound"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Storage is what listeners need of a store.
+type Storage interface {
+	store.Aggregates
+	store.Feed
+	store.Sides
+}
+
+// Options configures a Service. All fields are required.
+type Options struct {
+	Store  Storage
+	Feed   *feed.Subscriptions
+	Worker *worker.Kit
+	// Clock says when deliveries are due. Signatures and measured times are the machine's, whatever it shows.
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// Send sends a message once: that of an outbound.Sender, whose guard and limits hold.
+	Send func(context.Context, outbound.Message) (outbound.Answer, error)
+	// Spec returns what is deployed to a tenant, nil for nothing.
+	Spec func(j17.Tenant) *spec.Compiled
+	// Name returns the name of a tenant's instance, and which environment it is.
+	Name func(j17.Tenant) (instance string, env j17.Environment)
+	// Disabled is told of listeners whose endpoints are gone, at least once each.
+	Disabled func(ctx context.Context, t j17.Tenant, listener, delivery string) error
+}
+
+// Service delivers events to listeners. It is safe for concurrent use, and so are several of them over one store.
+type Service struct {
+	o    Options
+	mint *ident.Minter
+	pool *pool
+	// turns are for conditions that keep a processor busy.
+	turns *work.Pool
+	// lagWork and countWork bound what a request may spend on counting: what listeners were not told, and what a replay tells. listWork bounds
+	// what a page of deliveries costs.
+	lagWork, countWork, listWork int64
+	retries                      *worker.Queue
+	replays                      *worker.Queue
+	notices                      *worker.Queue
+	counts                       counters
+
+	// sending is the context of all tries, cut ends it.
+	sending context.Context //nolint:containedctx // it lives as long as the service
+	cut     context.CancelFunc
+}
+
+// Counts is what a service has done since it began.
+type Counts struct {
+	// Delivered, Retried and Failed count the tries by what came of them: told, to be tried again, given up.
+	Delivered, Retried, Failed uint64
+	// Disabled counts the listeners whose endpoints have said that they are gone.
+	Disabled uint64
+	// InFlight is the number of tries under way.
+	InFlight int
+}
+
+type counters struct {
+	delivered, retried, failed, disabled atomic.Uint64
+}
+
+// kind is what listeners' subscriptions are called.
+const kind = "listener"
+
+const (
+	// lease is how long a delivery stays with the process that has made it ready: as long as it may wait for its turn and take.
+	lease = time.Minute
+	// pausedFor is how long the feed leaves a listener alone that is not active, crowdedFor one that has no room, unless somebody
+	// wakes it.
+	pausedFor  = time.Hour
+	crowdedFor = 5 * time.Second
+	// drainTime is how long tries may go on when the service ends.
+	drainTime = 5 * time.Second
+)
+
+// The schedule of tries after the first one.
+func schedule() []time.Duration {
+	return []time.Duration{5 * time.Second, 25 * time.Second, 125 * time.Second}
+}
+
+// New returns a service and registers its kind of subscriptions.
+func New(ctx context.Context, o Options) *Service {
+	turns := int64(max(runtime.NumCPU(), 2))
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, countWork: countWork, listWork: listWork}
+	s.sending, s.cut = context.WithCancel(context.WithoutCancel(ctx))
+	s.retries = o.Worker.Queue(worker.Work{Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64})
+	s.replays = o.Worker.Queue(worker.Work{Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16, Each: 4})
+	s.notices = o.Worker.Queue(worker.Work{Name: "listener_notices", Store: o.Store, Space: noticeSpace, Do: s.tell, Lease: lease, AtOnce: 4, Each: 1})
+	o.Feed.Handle(feed.Kind{Name: kind, Filter: s.filter, Do: s.hand})
+	return s
+}
+
+// Counts returns what was done so far.
+func (s *Service) Counts() Counts {
+	c := &s.counts
+	return Counts{c.delivered.Load(), c.retried.Load(), c.failed.Load(), c.disabled.Load(), s.pool.inFlight()}
+}
+
+// Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut off and made
+// again by who comes next.
+func (s *Service) Run(ctx context.Context) error {
+	ended := make(chan error, 3)
+	for _, q := range s.queues() {
+		go func() { ended <- q.Run(ctx) }()
+	}
+	<-ctx.Done()
+
+	// Drain.
+	over, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		_ = clock.System{}.Wait(over, clock.System{}.Now().Add(drainTime)) // Either way it is over.
+		s.cut()
+	}()
+	left := s.pool.close(over)
+	stop()
+	s.cut()
+
+	// What was cut off or not begun is given back: with its context ended, a try counts for nothing.
+	s.pool.wait(context.WithoutCancel(ctx))
+	var giving sync.WaitGroup
+	for _, job := range left {
+		giving.Go(job)
+	}
+	giving.Wait()
+	var errs []error
+	for range s.queues() {
+		errs = append(errs, <-ended)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Service) queues() []*worker.Queue { return []*worker.Queue{s.retries, s.replays, s.notices} }
+
+// Settle makes all that is due now and returns when nothing is due or under way any more.
+func (s *Service) Settle(ctx context.Context) error {
+	for {
+		before := s.pool.wait(ctx)
+		for _, q := range s.queues() {
+			if err := q.Settle(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.o.Feed.Settle(ctx); err != nil {
+			return err
+		}
+		if s.pool.wait(ctx) == before || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// NextDue returns when the next try, or the next page of a replay, is due; the zero time for never.
+func (s *Service) NextDue(ctx context.Context) (next time.Time, err error) {
+	for _, q := range s.queues() {
+		due, err := s.o.Store.NextDue(ctx, q.Space)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if next.IsZero() || !due.IsZero() && due.Before(next) {
+			next = due
+		}
+	}
+	return next, nil
+}
+
+// errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be read by this
+// version. Its listeners are not gone, so what they are to be told waits.
+var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
+
+// restored tells whether the spec of an environment is there.
+func (s *Service) restored(t j17.Tenant) bool { return s.o.Spec(t) != nil }
+
+// definition returns what the spec says of a listener now; nil where there is no such listener in the environment.
+func (s *Service) definition(t j17.Tenant, name string) *spec.Listener {
+	compiled := s.o.Spec(t)
+	if compiled == nil {
+		return nil
+	}
+	l := compiled.Listeners[name]
+	if _, env := s.o.Name(t); l == nil || l.URLs[env] == "" {
+		return nil
+	}
+	return l
+}
+
+// listener is one of an environment as it is at a moment.
+type listener struct {
+	at
+	definition *spec.Listener
+	state      state
+	env        j17.Environment
+	source     string
+}
+
+// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed with the key of another data
+// folder is that of a listener whose secret is not known.
+func (s *Service) stateOf(ctx context.Context, t j17.Tenant, name string) (state, uint64, error) {
+	it, err := s.o.Store.Get(ctx, t, stateSpace, name)
+	if errors.Is(err, store.ErrSealed) {
+		return state{Status: Active}, it.Rev, nil
+	}
+	if err != nil {
+		return state{}, 0, err
+	}
+	st, err := decode[state](stateSpace, &it)
+	return st, it.Rev, err
+}
+
+// find returns a listener, nil where the spec has none of that name for the environment or it has no state yet.
+func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
+	l := s.definition(t, name)
+	if l == nil {
+		return nil, nil
+	}
+	st, rev, err := s.stateOf(ctx, t, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err == nil && st.Secret == "" {
+		if err = s.resecret(ctx, t, name); err == nil {
+			st, rev, err = s.stateOf(ctx, t, name)
+		}
+	}
+	st.rev = rev
+	instance, env := s.o.Name(t)
+	return &listener{at: at{t, name}, definition: l, state: st, env: env, source: Source(instance, env)}, err
+}

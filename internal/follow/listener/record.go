@@ -1,0 +1,268 @@
+package listener
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// The side spaces of an environment. A track is a row of deliveries that are made one after the other for each aggregate: what
+// happens ("<listener>/"), a replay of it ("<listener>/<replay>"), or a single delivery that is sent again
+// ("<listener>/<delivery>").
+const (
+	// stateSpace has the state of each listener by its name.
+	stateSpace store.Space = "listener.states"
+	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the delivery. It is due
+	// for its next try; while a try is under way it is due when whoever makes it must have failed. It is not due while its listener
+	// is paused. One without an id is where the next of many events that wait is looked for: it is due when that goes on.
+	laneSpace store.Space = "listener.lanes"
+	// behindSpace tells what waits behind a lane, under the same key.
+	behindSpace store.Space = "listener.behind"
+	// deliverySpace has the deliveries by their ids.
+	deliverySpace store.Space = "listener.deliveries"
+	// listSpace has an item without a value for each delivery that is over, under "<listener>/<status>/<order>".
+	listSpace store.Space = "listener.lists"
+	// logSpace has the tries of each delivery under "<key>/<order>": what endpoints have answered may hold data of the event.
+	logSpace store.Space = "listener.logs"
+	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the listener is told
+	// of the event after all.
+	failedSpace store.Space = "listener.failed"
+	// replaySpace has the replays under way under "<listener>/<replay>". They are due for their next page.
+	replaySpace store.Space = "listener.replays"
+	// noticeSpace has by the name of a listener what operators are still to be told. It is due at once.
+	noticeSpace store.Space = "listener.notices"
+)
+
+// spaces returns the side spaces of deliveries.
+func spaces() []store.Space {
+	return []store.Space{stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, replaySpace, noticeSpace}
+}
+
+// Status is that of a listener.
+type Status string
+
+// The statuses of listeners.
+const (
+	Active Status = "active"
+	Paused Status = "paused"
+	// Disabled is a listener whose endpoint has answered that it is gone for good.
+	Disabled Status = "disabled"
+)
+
+// state is what is kept of a listener over deployments.
+type state struct {
+	Status Status `json:"status"`
+	Secret string `json:"secret"`
+	// Previous is the secret before, which counts until PreviousUntil.
+	Previous      string    `json:"previous,omitempty"`
+	PreviousUntil time.Time `json:"previous_until,omitzero"`
+
+	rev uint64
+}
+
+// fence holds as long as nobody changes the state.
+func (s *state) fence(name string) store.Fence {
+	return store.Fence{Space: stateSpace, Key: name, Rev: s.rev}
+}
+
+// Open tells what anybody may see of items in which secrets stand, nil for nothing: a backup that is not encrypted has no more of them. A listener
+// that was restored from one gets a new secret.
+func Open() map[store.Space]func(value []byte) []byte {
+	return map[store.Space]func([]byte) []byte{stateSpace: func(value []byte) []byte {
+		st, err := decode[state](stateSpace, &store.Item{Value: value})
+		if err != nil {
+			return nil
+		}
+		return put(stateSpace, "", state{Status: st.Status}, time.Time{}).Value
+	}}
+}
+
+// Sealed tells which values are sealed in the store: those with secrets.
+func Sealed() map[store.Space]func(value []byte) bool {
+	return map[store.Space]func([]byte) bool{stateSpace: nil}
+}
+
+// DeliveryStatus is that of a delivery.
+type DeliveryStatus string
+
+// The statuses of deliveries.
+const (
+	Pending   DeliveryStatus = "pending"
+	Delivered DeliveryStatus = "delivered"
+	Failed    DeliveryStatus = "failed"
+)
+
+// delivery is one message to a listener, as it is stored.
+type delivery struct {
+	ID       string         `json:"id"`
+	Listener string         `json:"listener"`
+	Track    string         `json:"track,omitempty"` // what follows the listener's name
+	Status   DeliveryStatus `json:"status"`
+	// Attempts counts the tries since the first one or since somebody asked for another one.
+	Attempts   int       `json:"attempts"`
+	LastStatus int       `json:"last_status,omitempty"`
+	LastError  string    `json:"last_error,omitempty"`
+	Next       time.Time `json:"next,omitzero"`
+	// What follows never changes. Format and Source make the message.
+	StreamID j17.StreamID `json:"stream_id"`
+	Key      string       `json:"key"`
+	Type     string       `json:"type"`
+	Version  uint64       `json:"version"`
+	Created  int64        `json:"created"` // Unix nanoseconds
+	Format   string       `json:"format,omitempty"`
+	Source   string       `json:"source,omitempty"`
+	// Again tells that the event may have failed before, in this delivery or in another one.
+	Again bool `json:"again,omitempty"`
+}
+
+// lane returns the key of the delivery's lane.
+func (d *delivery) lane() string { return laneKey(d.Listener, d.Track, d.Key) }
+
+func laneKey(listener, track, key string) string { return listener + "/" + track + "/" + key }
+
+// order is where a delivery stands in lists, which begin with the newest one.
+func (d *delivery) order() string {
+	const digits = 19
+	inverse := strconv.FormatInt(int64(^uint64(0)>>1)-d.Created, 10)
+	return strings.Repeat("0", digits-len(inverse)) + inverse + "-" + d.ID
+}
+
+// idOf is the id of the delivery at a place in a list.
+func idOf(order string) string {
+	_, id, _ := strings.Cut(order, "-")
+	return id
+}
+
+func (d *delivery) listKey(of DeliveryStatus) string {
+	return d.Listener + "/" + string(of) + "/" + d.order()
+}
+
+func (d *delivery) logKey() string { return d.Key + "/" + d.order() }
+
+func (d *delivery) failedKey() string { return d.Listener + "/" + place(d.StreamID) }
+
+// place is a position in a form whose order as text is that of positions.
+func place(id j17.StreamID) string { return fmt.Sprintf("%013d-%010d", id.Ms, id.Seq) }
+
+// positionOf is the position at a place.
+func positionOf(place string) (id j17.StreamID, err error) {
+	ms, seq, _ := strings.Cut(place, "-")
+	id.Ms, err = strconv.ParseInt(ms, 10, 64)
+	n, failed := strconv.ParseUint(seq, 10, 32)
+	if err = errors.Join(err, failed); err != nil {
+		return id, &store.CorruptionError{Where: string(failedSpace) + "/" + place, Err: err}
+	}
+	id.Seq = uint32(n)
+	return id, nil
+}
+
+// parsedKey is the key of the delivery's aggregate.
+func (d *delivery) parsedKey() j17.Key {
+	key, _ := j17.ParseKey(d.Key) // it was made of one
+	return key
+}
+
+// behind tells what of an aggregate waits for the delivery under way.
+type behind struct {
+	// Last is the version of the last event that waits; those that the listener selects after the delivery's own wait too.
+	Last uint64 `json:"last,omitempty"`
+	// From is the first version that was not looked at yet, 0 where that is the one after the delivery's own.
+	From uint64 `json:"from,omitempty"`
+	// Listed are the versions that wait, in place of Last.
+	Listed []uint64 `json:"listed,omitempty"`
+}
+
+// try is one try of a delivery.
+type try struct {
+	At       time.Time `json:"at"`
+	Status   int       `json:"status,omitempty"`
+	Millis   float64   `json:"ms"`
+	Error    string    `json:"error,omitempty"`
+	Response string    `json:"response,omitempty"`
+}
+
+// replay is a replay under way.
+type replay struct {
+	// After is how far it has got, Until where it ends.
+	After j17.StreamID `json:"after"`
+	Until j17.StreamID `json:"until"`
+	// OnlyFailed leaves out what the listener has been told.
+	OnlyFailed bool `json:"only_failed,omitempty"`
+}
+
+// notice is what an operator is to be told.
+type notice struct {
+	Delivery string `json:"delivery"`
+}
+
+// How long deliveries that are over are kept.
+const (
+	keepDelivered = 7 * 24 * time.Hour
+	keepFailed    = 30 * 24 * time.Hour
+)
+
+// expires tells when a delivery that is over goes.
+func expires(s DeliveryStatus, now time.Time) time.Time {
+	switch s {
+	case Delivered:
+		return now.Add(keepDelivered)
+	case Failed:
+		return now.Add(keepFailed)
+	case Pending:
+	}
+	return time.Time{}
+}
+
+// put returns the write of an item.
+func put(space store.Space, key string, v any, expires time.Time) store.Side {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Errorf("a record of a listener is no JSON: %w", err)) // they consist of text and numbers
+	}
+	return store.Side{Op: store.Put, Space: space, Key: key, Value: raw, Expires: expires}
+}
+
+// remove returns the write that removes an item.
+func remove(space store.Space, key string) store.Side {
+	return store.Side{Op: store.Delete, Space: space, Key: key}
+}
+
+// on makes a write depend on the revision of what it changes, which is 0 where there must be nothing.
+func on(rev uint64, s store.Side) store.Side {
+	if s.Cond, s.Rev = store.IfRev, rev; rev == 0 {
+		s.Cond = store.IfAbsent
+	}
+	return s
+}
+
+// read reads an item. It returns store.ErrNotFound as it is.
+func read[T any](ctx context.Context, st store.Sides, t j17.Tenant, space store.Space, key string) (v T, rev uint64, err error) {
+	it, err := st.Get(ctx, t, space, key)
+	if err != nil {
+		return v, 0, err
+	}
+	v, err = decode[T](space, &it)
+	return v, it.Rev, err
+}
+
+func decode[T any](space store.Space, it *store.Item) (v T, err error) {
+	if err := json.Unmarshal(it.Value, &v); err != nil {
+		return v, &store.CorruptionError{Where: string(space) + "/" + it.Key, Err: err}
+	}
+	return v, nil
+}
+
+// overtaken tells whether a write was refused for a condition on one of the spaces of this package: what it was decided with has
+// changed.
+func overtaken(err error) bool {
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && slices.Contains(spaces(), conflict.Space)
+}

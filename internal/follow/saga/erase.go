@@ -1,0 +1,131 @@
+package saga
+
+import (
+	"context"
+	"errors"
+
+	"j17"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/custody/erasure"
+	"j17/internal/storage/store"
+)
+
+// Spaces lists where data of streams may stand. Of events a saga has their positions only; what was kept of the errors of an older version
+// may have more.
+func (s *Service) Spaces() []store.Declared { return []store.Declared{{Space: rowSpace, Whole: true}} }
+
+// wasErased is why a saga has failed whose trigger was erased.
+const wasErased = "The event that has started the saga was erased."
+
+// Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of them is undone. They
+// cannot be retried. What is kept of their errors goes.
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+	gone := e.Gone()
+	for keys := (store.Range{}); ; {
+		items, err := s.store.Scan(ctx, t, rowSpace, keys, entriesPage)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			g, err := decode(items[i].Value)
+			if err != nil {
+				return err
+			}
+			at, err := j17.ParseStreamID(g.Trigger.StreamID)
+			if err != nil {
+				return &store.CorruptionError{Where: string(rowSpace), Err: err}
+			}
+			if end, is := gone[g.Trigger.Key]; is && at.Compare(end.Own) <= 0 {
+				if err := s.eraseOne(ctx, t, g.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if len(items) < entriesPage {
+			return nil
+		}
+	}
+}
+
+// eraseOne ends a saga whatever else happens to it.
+func (s *Service) eraseOne(ctx context.Context, t j17.Tenant, id string) error {
+	for range maxOvertaken {
+		it, err := s.store.Get(ctx, t, rowSpace, id)
+		if isAbsent(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		g, err := decode(it.Value)
+		if err != nil || g.Erased {
+			return err
+		}
+		c, err := conflict(s.endErased(ctx, t, g, it))
+		if err != nil || c == nil {
+			return err
+		}
+	}
+	return errOvertaken
+}
+
+const maxOvertaken = 100
+
+var errOvertaken = errors.New("the saga is changed by others over and over; it is tried again")
+
+// endErased writes that a saga has failed, in the place of an item. Who carries it on meanwhile finds what he was woken by gone.
+func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store.Item) error {
+	// The saga, without what was said of it.
+	was, waits := g.Status, g.Waits
+	m := machine{Saga: g, now: s.clock.Now().Unix()}
+	m.erased()
+	e := &effects{Service: s, Decided: &engine.Decided{Tenant: t, Timestamp: m.now}}
+	sides, err := save(g, nil, m.now)
+	if err != nil {
+		return err
+	}
+	sides[0].Cond, sides[0].Rev = store.IfRev, it.Rev
+	if was == Completed {
+		sides[0].Expires = it.Expires
+	}
+	e.put(sides...)
+
+	// What is due of it, what it waits for, and its place among those that run or are queued.
+	switch was { //nolint:exhaustive // the others have none
+	case Queued:
+		at, err := j17.ParseStreamID(g.Trigger.StreamID)
+		if err != nil {
+			return err
+		}
+		e.put(
+			store.Side{Op: store.Delete, Space: arrivalSpace, Key: g.ID},
+			store.Side{Op: store.Delete, Space: queueSpace, Key: queueKey(at, g.ID)})
+	case Running:
+		work, err := s.get(ctx, t, workSpace, g.ID)
+		if err != nil {
+			return err
+		}
+		e.fence(workSpace, g.ID, work.Rev)
+		e.put(store.Side{Op: store.Delete, Space: workSpace, Key: g.ID})
+		_, woken, err := worker.ReadAttempts(work.Value)
+		if err != nil {
+			return err
+		}
+		if waits != "" && string(woken) == timesOut { // an answer that has come has ended the wait
+			e.put(forget(waits, g.ID)...)
+		}
+		if err := e.leave(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.store.Write(ctx, t, e.Side, e.Fences...); err != nil {
+		return err
+	}
+	if was == Running || was == Queued {
+		s.counts.failed.Add(1)
+		s.tell(ctx, t)
+	}
+	return nil
+}

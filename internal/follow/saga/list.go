@@ -1,0 +1,199 @@
+package saga
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/core/engine"
+	"j17/internal/storage/store"
+)
+
+// listed returns the keys under which a saga of a status is in lists.
+func (g *Saga) listed(s Status) [2]string {
+	place := string(s) + "/" + g.Order + "/" + g.ID
+	return [2]string{ofStatus + place, ofType + g.Type + "/" + place}
+}
+
+// What the keys of lists begin with: of all sagas of a status, and of those of a type too.
+const (
+	ofStatus = "s/"
+	ofType   = "t/"
+)
+
+// Filter selects sagas; the zero Filter selects all.
+type Filter struct {
+	// Status and Type are those that they must have, "" for any.
+	Status Status
+	Type   string
+}
+
+// List returns up to limit sagas of an environment, the newest first and without the first offset ones. What it costs depends on how
+// far the page is from the newest one, not on how many sagas there are.
+func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]*Saga, error) {
+	// Each status has a list of its own: they are read beside each other.
+	var lists []*entries
+	for _, status := range Statuses() {
+		if f.Status != "" && f.Status != status {
+			continue
+		}
+		prefix := ofStatus + string(status) + "/"
+		if f.Type != "" {
+			prefix = ofType + f.Type + "/" + string(status) + "/"
+		}
+		lists = append(lists, &entries{service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: min(offset+limit, entriesPage)})
+	}
+
+	var found []*Saga
+	for ; len(found) < limit; offset-- {
+		id, err := next(ctx, lists)
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		if id == "" {
+			break
+		}
+		if offset > 0 {
+			continue
+		}
+		g, err := s.load(ctx, t, id)
+		switch {
+		case isAbsent(err): // it has just expired
+		case err != nil:
+			return nil, engine.StorageError(err)
+		default:
+			found = append(found, g)
+		}
+	}
+	return found, nil
+}
+
+// entriesPage is how many entries of a list are read at a time.
+const entriesPage = 1000
+
+// entries reads a list from its beginning.
+type entries struct {
+	service *Service
+	tenant  j17.Tenant
+	prefix  string
+	keys    store.Range
+	page    int
+	read    []string // "<order>/<id>"
+	over    bool
+}
+
+// peek returns the next entry, "" at the end.
+func (l *entries) peek(ctx context.Context) (string, error) {
+	if len(l.read) == 0 && !l.over {
+		items, err := l.service.store.Scan(ctx, l.tenant, listSpace, l.keys, l.page)
+		if err != nil {
+			return "", err
+		}
+		for _, it := range items {
+			l.read = append(l.read, it.Key[len(l.prefix):])
+			l.keys = l.keys.After(it.Key)
+		}
+		l.over = len(items) < l.page
+	}
+	if len(l.read) == 0 {
+		return "", nil
+	}
+	return l.read[0], nil
+}
+
+// next takes the newest entry off its list and returns the saga's id, "" at the end of all.
+func next(ctx context.Context, lists []*entries) (string, error) {
+	var first *entries
+	newest := ""
+	for _, l := range lists {
+		entry, err := l.peek(ctx)
+		if err != nil {
+			return "", err
+		}
+		if entry != "" && (first == nil || cmp.Less(entry, newest)) {
+			first, newest = l, entry
+		}
+	}
+	if first == nil {
+		return "", nil
+	}
+	first.read = first.read[1:]
+	_, id, _ := strings.Cut(newest, "/")
+	return id, nil
+}
+
+// Get returns a saga; a *j17.Error of CodeNotFound where there is none.
+func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
+	g, _, err := s.find(ctx, t, id)
+	return g, err
+}
+
+// find is Get with the revision of the row.
+func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*Saga, uint64, error) {
+	it, err := s.store.Get(ctx, t, rowSpace, id)
+	if isAbsent(err) {
+		return nil, 0, j17.Errorf(j17.CodeNotFound, "There is no such saga in this environment. Completed ones are kept for %d days.", retention/(24*time.Hour))
+	}
+	if err != nil {
+		return nil, 0, engine.StorageError(err)
+	}
+	g, err := decode(it.Value)
+	return g, it.Rev, engine.StorageError(err)
+}
+
+// Retry lets a saga go on that has failed, from the step that failed, or that was given up, from the compensation that was refused. It
+// returns the saga as it is then: queued where there is no room. The error is CodeNotFound, or CodeConflict for a saga that has neither
+// failed nor been given up.
+func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, error) {
+	for {
+		g, rev, err := s.find(ctx, t, id)
+		if err != nil {
+			return nil, err
+		}
+		if g.Status != Failed && g.Status != DeadLettered {
+			return nil, j17.Errorf(j17.CodeConflict, "The saga is %s. Only one that has failed or was given up can be retried.", g.Status)
+		}
+		if g.Erased {
+			return nil, j17.Errorf(j17.CodeConflict, "The event that has started the saga was erased, so that it cannot be retried.")
+		}
+		now := s.clock.Now().Unix()
+		m := machine{Saga: g, now: now}
+		m.retry()
+
+		// It runs at once, or waits behind nobody: its trigger is older than those of all who are queued.
+		r, err := s.room(ctx, t)
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		var sides []store.Side
+		var fences []store.Fence
+		if r.free > 0 && !r.queued {
+			m.start()
+			fences = []store.Fence{{Space: admissionSpace, Key: admissionKey}}
+			sides = append(sides, take(1, r.bound), g.wakes(s.at(now)))
+		} else {
+			at, err := j17.ParseStreamID(g.Trigger.StreamID)
+			if err != nil {
+				return nil, engine.StorageError(&store.CorruptionError{Where: string(rowSpace), Err: err})
+			}
+			m.queue()
+			sides = append(sides, arrive(at, id), wake(s.at(now)))
+		}
+		saved, err := save(g, nil, now)
+		if err != nil {
+			return nil, err
+		}
+		saved[0].Cond, saved[0].Rev = store.IfRev, rev
+		lost, err := conflict(s.store.Write(ctx, t, slices.Concat(saved, sides), fences...))
+		if err != nil {
+			return nil, engine.StorageError(err)
+		}
+		if lost == nil {
+			s.counts.retried.Add(1)
+			return g, nil
+		}
+	}
+}

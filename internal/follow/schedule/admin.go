@@ -1,0 +1,246 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/core/engine"
+	"j17/internal/storage/store"
+)
+
+// maxPage bounds the data of a page.
+const maxPage = 8 << 20
+
+// List returns up to limit events that have one of the statuses, the latest first, after the first offset of them. next is the offset of the
+// page behind it, 0 where there is none. A page ends early rather than become larger than some megabytes. What is listed and gone by
+// now, such as what was erased, is left out and counts in offsets.
+func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, limit int) (page []wire.Scheduled, next int, err error) {
+	lists := make([]*list, len(of))
+	for i, status := range of {
+		lists[i] = &list{Service: s, tenant: t, status: status, keys: store.Range{Backward: true}, most: min(offset+limit+1, listPage)}
+	}
+	size := 0
+	for n := 0; ; {
+		// The latest of all lists.
+		var latest *list
+		for _, l := range lists {
+			if err := l.fill(ctx); err != nil {
+				return nil, 0, engine.StorageError(err)
+			}
+			if len(l.items) > 0 && (latest == nil || l.items[0].Key > latest.items[0].Key) {
+				latest = l
+			}
+		}
+		if latest == nil {
+			return page, 0, nil
+		}
+		if n >= offset && (len(page) == limit || size > maxPage) {
+			return page, n, nil
+		}
+		item := latest.items[0]
+		latest.items = latest.items[1:]
+		if n++; n <= offset {
+			continue
+		}
+
+		// Its row, unless it is gone meanwhile.
+		key, err := rowOf(item.Value)
+		if err != nil {
+			return nil, 0, engine.StorageError(err)
+		}
+		r, err := s.load(ctx, t, key)
+		if err != nil {
+			return nil, 0, engine.StorageError(err)
+		}
+		if r == nil {
+			continue
+		}
+		status, err := s.present(ctx, t, r, latest.status)
+		if err != nil {
+			return nil, 0, engine.StorageError(err)
+		}
+		if slices.Contains(of, status) {
+			page = append(page, r.shown(status))
+			size += len(r.data)
+		}
+	}
+}
+
+// listPage is how many items of a list are read at a time.
+const listPage = 1000
+
+// list reads the events with one status, the latest first.
+type list struct {
+	*Service
+	tenant j17.Tenant
+	status Status
+	keys   store.Range
+	most   int
+	items  []store.Item
+	done   bool
+}
+
+// fill reads on if there is nothing left of what was read.
+func (l *list) fill(ctx context.Context) (err error) {
+	if len(l.items) > 0 || l.done {
+		return nil
+	}
+	if l.items, err = l.Store.Scan(ctx, l.tenant, l.status.space(), l.keys, l.most); err != nil {
+		return err
+	}
+	if l.done = len(l.items) < l.most; !l.done {
+		l.keys.To = l.items[len(l.items)-1].Key
+	}
+	return nil
+}
+
+// found is a scheduled event where it stands now.
+type found struct {
+	*row
+	status Status
+	item   store.Item
+}
+
+// find returns an event by its id; CodeNotFound where there is none.
+func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, error) {
+	unknown := j17.Errorf(j17.CodeNotFound, "There is no scheduled event %s in this environment.", j17.Printable(id))
+
+	// Its id leads to its place.
+	item, err := s.Store.Get(ctx, t, ids, id)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	at, rest, err := store.ReadStamp(item.Value)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	number, by, _ := strings.Cut(string(rest), " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, engine.StorageError(damaged(id, err))
+	}
+
+	// What is known of it.
+	r, err := s.load(ctx, t, by+"/"+id)
+	if err != nil {
+		return nil, engine.StorageError(err)
+	}
+	if r == nil {
+		return nil, unknown
+	}
+
+	// Its status is where it is listed.
+	order := store.StampedKey(at, suffix(n))
+	for _, status := range append(Statuses(), Pending) { // a dead letter may become pending meanwhile
+		item, err := s.Store.Get(ctx, t, status.space(), order)
+		if err == nil {
+			status, err = s.present(ctx, t, r, status)
+			return &found{r, status, item}, engine.StorageError(err)
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return nil, engine.StorageError(err)
+		}
+	}
+	return nil, unknown
+}
+
+// present returns the status of an event that stands among those of a status: one that is cancelled by a mark still stands among the
+// pending ones.
+func (s *Service) present(ctx context.Context, t j17.Tenant, r *row, stands Status) (Status, error) {
+	if stands != Pending {
+		return stands, nil
+	}
+	canceled, _, err := s.isCanceled(ctx, t, r)
+	if canceled {
+		return Canceled, nil
+	}
+	return Pending, err
+}
+
+// tries is how often a change is tried that others overtake.
+const tries = 100
+
+// change moves an event to another status: sides are what to write for that beside taking it away from where it stands. It is
+// CodeConflict where its status does not allow that.
+func (s *Service) change(ctx context.Context, t j17.Tenant, id, verb string, to Status, sides func(*found) []store.Side) (wire.Scheduled, error) {
+	for range tries {
+		f, err := s.find(ctx, t, id)
+		if err != nil {
+			return wire.Scheduled{}, err
+		}
+		more := sides(f)
+		if more == nil {
+			return wire.Scheduled{}, j17.Errorf(j17.CodeConflict, "The scheduled event %s is %s; one with that status cannot be %s.", id, f.status, verb)
+		}
+		err = s.Store.Write(ctx, t, append(more, store.Side{Op: store.Delete, Space: f.status.space(), Key: f.item.Key, Cond: store.IfRev, Rev: f.item.Rev}))
+		if err == nil {
+			return f.shown(to), nil
+		}
+		conflict, ok := errors.AsType[*store.SideConflict](err)
+		if !ok {
+			return wire.Scheduled{}, engine.StorageError(err)
+		}
+		if conflict.Full {
+			if err := s.full(conflict); err != nil {
+				return wire.Scheduled{}, err
+			}
+		}
+	}
+	return wire.Scheduled{}, j17.Errorf(j17.CodeBusy, "Others have changed the scheduled event %s again and again. Nothing was changed. Try again.", id)
+}
+
+// Cancel cancels an event that is pending or a dead letter.
+func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
+	e, err := s.change(ctx, t, id, "cancelled", Canceled, func(f *found) []store.Side {
+		listed := s.list(Canceled, f.at, f.N, f.key())
+		switch f.status {
+		case Pending:
+			return append(f.over(), listed)
+		case DeadLetter:
+			return []store.Side{listed}
+		case Fired, Canceled, Refused:
+			return nil
+		default:
+			return nil
+		}
+	})
+	if err == nil {
+		s.counts.canceled.Add(1)
+		s.tell(ctx, t, Canceled, []string{id})
+	}
+	return e, err
+}
+
+// Retry makes a dead letter, or an event that was refused, pending again, to be tried at once. It counts as pending again, and is cancelled
+// by what cancels it.
+func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
+	most, err := s.room(ctx, t)
+	if err != nil {
+		return wire.Scheduled{}, engine.StorageError(err)
+	}
+	if most == 0 {
+		return wire.Scheduled{}, s.tooMany()
+	}
+	return s.change(ctx, t, id, "tried again", Pending, func(f *found) []store.Side {
+		if f.status != DeadLetter && f.status != Refused {
+			return nil
+		}
+		f.Attempts, f.LastError = 0, ""
+		now := s.Clock.Now()
+		items, notes := f.await(now)
+		for i := range items {
+			items[i].Value = append(store.AppendStamp(nil, f.at), items[i].Value...)
+		}
+		return append(append(items, notes...), f.put(), add(f.by, 1, MaxPerAggregate), add(total, 1, most), store.Side{
+			Op: store.Put, Space: Pending.space(), Key: f.order(), Value: append(store.AppendStamp(nil, f.at), f.key()...), Due: now,
+		})
+	})
+}

@@ -1,0 +1,415 @@
+package schedule
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was scheduled
+// before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
+func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
+	if err != nil {
+		return engine.Effects{}, engine.StorageError(err)
+	}
+	if len(d.Scheduled) == 0 && !w.any(d.Events) {
+		return engine.Effects{}, nil
+	}
+	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}, awaiting: map[decider.Awaited][]int{}}
+	e.tried = d.Tried
+	e.known()
+	for i := range d.Events {
+		if err := e.event(ctx, i); err != nil {
+			return engine.Effects{}, engine.StorageError(err)
+		}
+	}
+	if e.deepest > maxDepth {
+		return engine.Effects{}, tooDeep()
+	}
+	if err := e.sums(ctx); err != nil {
+		return engine.Effects{}, err
+	}
+	return engine.Effects{
+		Side: e.sides, Fences: e.fences, Full: e.full,
+		Changed: func(c *store.SideConflict) {
+			if c.Space == waiting && !d.Tried {
+				s.contend(d.Tenant, c.Key)
+			}
+		},
+		Committed:    func([]j17.StreamID) { s.committed(context.WithoutCancel(ctx), &e) },
+		Consequences: e.consequences(),
+	}, nil
+}
+
+// consequences says what a command that is only tried schedules and cancels.
+func (e *effects) consequences() (c engine.Consequences) {
+	if !e.tried {
+		return c
+	}
+	for i := range e.own {
+		if !e.own[i].over {
+			c.Scheduled = append(c.Scheduled, e.own[i].row.later(""))
+		}
+	}
+	for _, r := range e.taken {
+		c.Canceled = append(c.Canceled, r.later(r.id))
+	}
+	return c
+}
+
+// effects is what one command schedules and cancels.
+type effects struct {
+	ends
+	d     *engine.Decided
+	watch *watch
+	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting has the numbers of
+	// those that an event cancels.
+	next     int
+	own      []own
+	awaiting map[decider.Awaited][]int
+	// seen are the events whose waiting items were looked at, marked the names of those that leave a mark.
+	seen   map[decider.Awaited]bool
+	marked []string
+	// deepest is the greatest depth of what the command schedules.
+	deepest int
+	// most is the bound of all pending events, and fired is how many the command itself takes from among them.
+	most, fired int64
+
+	fences []store.Fence
+	// created are the ids of events, types those that are waited for for the first time.
+	created []string
+	types   []pair
+}
+
+// own is an event that the command itself schedules.
+type own struct {
+	*decider.Scheduled
+	row *row
+	// over tells that another event of the command has cancelled it.
+	over bool
+}
+
+// known notes what the command itself takes from among the pending ones: what is being written is not cancelled by that.
+func (e *effects) known() {
+	for i := range e.d.Command.Side {
+		if side := &e.d.Command.Side[i]; side.Space == Pending.space() && side.Op == store.Delete {
+			e.over[side.Key] = true
+			e.fired++
+		}
+	}
+}
+
+// event adds what one event cancels, and then what it schedules.
+func (e *effects) event(ctx context.Context, i int) error {
+	o := &e.d.Events[i]
+	on := decider.Awaited{Key: o.Key, Type: o.Type}
+	if e.watch.has(pair{o.Key.Type, o.Type}) {
+		for _, n := range e.awaiting[on] {
+			if w := &e.own[n]; !w.over {
+				w.over = true
+				e.end(w)
+			}
+		}
+		delete(e.awaiting, on)
+		if !e.seen[on] {
+			e.seen[on] = true
+			if err := e.cancel(ctx, on, i); err != nil {
+				return err
+			}
+		}
+	}
+	for n := 0; e.next < len(e.d.Scheduled) && e.d.Scheduled[e.next].Cause == i; n++ {
+		e.schedule(&e.d.Scheduled[e.next], n)
+		e.next++
+	}
+	return nil
+}
+
+// maxDepth is how many events may schedule each other, one after the other, each to come within so many seconds, which is sooner than any delay
+// lets it. So a circle of them ends in which each says a time that is past.
+const (
+	maxDepth = 50
+	soon     = 5 * 60
+)
+
+// tooDeep is the error of an event that would schedule another one soon, at the end of too many.
+func tooDeep() error {
+	err := j17.Errorf(j17.CodeImplicationLimit, "Events schedule each other %d deep at most where each is due within %d minutes, and the event would schedule another one. "+
+		"Nothing was written. Let the spec end the circle by a condition, or by times that lie further ahead.", maxDepth, soon/60)
+	err.Plain = true
+	return err
+}
+
+// schedule adds an event that is to come later; n numbers those of one event.
+func (e *effects) schedule(later *decider.Scheduled, n int) {
+	cause := &e.d.Events[later.Cause]
+	r := &row{
+		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
+		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
+		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.Command.CorrelationID,
+	}
+	if r.FireAt < e.d.Timestamp+soon {
+		r.Depth = e.d.Command.Depth + 1
+		e.deepest = max(e.deepest, r.Depth)
+	}
+	for _, on := range later.CancelOn {
+		r.CancelOn = append(r.CancelOn, named(on))
+	}
+	e.pending[r.by]++
+	e.created = append(e.created, r.id)
+	stamp := []int{later.Cause}
+	e.sides = append(
+		e.sides,
+		store.Side{Op: store.Put, Space: rows, Key: r.key(), Value: r.value(), Stamps: stamp},
+		store.Side{Op: store.Put, Space: ids, Key: r.id, Value: []byte(strconv.Itoa(n) + " " + r.by), Stamps: stamp},
+	)
+	for _, on := range later.CancelOn {
+		e.awaiting[on] = append(e.awaiting[on], len(e.own))
+	}
+	e.own = append(e.own, own{Scheduled: later, row: r})
+}
+
+// end cancels an event that the command itself has scheduled.
+func (e *effects) end(w *own) {
+	e.pending[w.row.by]--
+	e.canceled = append(e.canceled, w.row.id)
+	if e.tried {
+		w.row.id = "" // it never gets one
+		e.taken = append(e.taken, w.row)
+	}
+	e.sides = append(e.sides, store.Side{
+		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
+	})
+}
+
+// sums adds what stays of the command's own scheduled events, and the numbers of pending ones.
+func (e *effects) sums(ctx context.Context) error {
+	// What is pending waits for its time, and for what cancels it.
+	now := e.Clock.Now()
+	for i := range e.own {
+		w := &e.own[i]
+		if w.over {
+			continue
+		}
+		stamp := []int{w.Cause}
+		e.sides = append(e.sides, store.Side{
+			Op: store.Put, Space: Pending.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: time.Unix(w.row.FireAt, 0), Stamps: stamp, StampKey: true,
+		})
+		items, notes := w.row.await(now)
+		for i := range items {
+			items[i].Stamps = stamp
+		}
+		e.sides = append(append(e.sides, items...), notes...)
+		for _, on := range w.CancelOn {
+			p := pair{on.Key.Type, on.Type}
+			if !slices.Contains(e.types, p) && !e.watch.isStored(p) {
+				e.types = append(e.types, p)
+				e.sides = append(e.sides, p.put())
+			}
+		}
+	}
+
+	// How many there are, of each aggregate and in all.
+	all := int64(0)
+	for _, by := range slices.Sorted(maps.Keys(e.pending)) {
+		n := e.pending[by]
+		all += n
+		switch {
+		case n > MaxPerAggregate:
+			return e.full(&store.SideConflict{Space: counts, Key: by, Full: true})
+		case n > 0:
+			e.sides = append(e.sides, add(by, n, MaxPerAggregate))
+		case n < 0:
+			e.sides = append(e.sides, add(by, n, 0))
+		}
+	}
+	if all < 0 {
+		e.sides = append(e.sides, add(total, all, 0))
+	}
+	if all <= 0 {
+		return nil
+	}
+	if all <= e.fired {
+		e.sides = append(e.sides, add(total, all, 0)) // there are no more than before
+		return nil
+	}
+	var err error
+	if e.most, err = e.room(ctx, e.d.Tenant); err != nil {
+		return engine.StorageError(err)
+	}
+	if e.most < all-e.fired {
+		return e.tooMany()
+	}
+	e.sides = append(e.sides, add(total, all, e.most))
+	return nil
+}
+
+// room returns how many events may be pending in an environment, by what is pending in the others of its instance.
+func (s *Service) room(ctx context.Context, t j17.Tenant) (int64, error) {
+	most := int64(s.MaxPerInstance)
+	for _, other := range t.Siblings() {
+		n, err := store.Counter(ctx, s.Store, other, counts, total)
+		if err != nil {
+			return 0, err
+		}
+		most -= n
+	}
+	return max(most, 0), nil
+}
+
+// limited is the details of the error of what is one too many.
+type limited struct {
+	Limit int `json:"limit"`
+}
+
+// full is the error of a number of pending events that is at its bound.
+func (s *Service) full(c *store.SideConflict) error {
+	switch {
+	case c.Space != counts:
+		return nil
+	case c.Key == total:
+		return s.tooMany()
+	}
+	err := j17.Errorf(j17.CodeScheduleLimit, "%s may have %d scheduled events pending, and this would be more. Nothing was written. Cancel some of them, or wait until they have come.",
+		c.Key, MaxPerAggregate)
+	err.Details = limited{MaxPerAggregate}
+	return err
+}
+
+// tooMany is the error of an instance in which too many events are pending.
+func (s *Service) tooMany() error {
+	err := j17.Errorf(j17.CodeScheduleLimit, "The instance may have %d scheduled events pending, and this would be more. Nothing was written. Cancel some of them, or wait until they have come.",
+		s.MaxPerInstance)
+	err.Details = limited{s.MaxPerInstance}
+	return err
+}
+
+// committed counts and tells what is stored.
+func (s *Service) committed(ctx context.Context, e *effects) {
+	s.counts.created.Add(uint64(len(e.created)))
+	s.counts.canceled.Add(uint64(len(e.canceled)))
+	s.tell(ctx, e.d.Tenant, Pending, e.created)
+	s.tell(ctx, e.d.Tenant, Canceled, e.canceled)
+	e.watch.keep(e.types)
+	e.uncontend()
+}
+
+// pair is a type of events, whatever aggregate they are of.
+type pair struct{ aggregateType, eventType string }
+
+func (p pair) put() store.Side {
+	return store.Side{Op: store.Put, Space: watched, Key: p.aggregateType + "/" + p.eventType}
+}
+
+// watch is what cancels scheduled events under one spec: what the spec names, and what earlier specs named by which something may
+// still wait. It does not change: what is stored under another spec is stored before this one was deployed.
+type watch struct {
+	decider *decider.Decider
+	pairs   map[pair]bool
+
+	mu     sync.Mutex
+	stored map[pair]bool
+}
+
+// has reports whether events of a type cancel anything.
+func (w *watch) has(p pair) bool { return w.pairs[p] }
+
+// any reports whether one of the events may cancel something.
+func (w *watch) any(events []decider.Event) bool {
+	return len(w.pairs) > 0 && slices.ContainsFunc(events, func(o decider.Event) bool { return w.has(pair{o.Key.Type, o.Type}) })
+}
+
+// isStored reports whether it is known to be stored that a type is waited for.
+func (w *watch) isStored(p pair) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stored[p]
+}
+
+// keep notes that types are stored.
+func (w *watch) keep(types []pair) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range types {
+		w.stored[p] = true
+	}
+}
+
+// Forget lets go of what is known of a tenant that is gone.
+func (s *Service) Forget(t j17.Tenant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, t)
+}
+
+// watchOf returns what cancels scheduled events in a tenant.
+func (s *Service) watchOf(ctx context.Context, t j17.Tenant, d *decider.Decider) (*watch, error) {
+	s.mu.Lock()
+	w := s.known[t]
+	s.mu.Unlock()
+	if w != nil && w.decider == d {
+		return w, nil
+	}
+
+	// What is waited for in the store.
+	w = &watch{decider: d, pairs: map[pair]bool{}, stored: map[pair]bool{}}
+	const page = 1000
+	for keys := (store.Range{}); ; {
+		items, err := s.Store.Scan(ctx, t, watched, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			aggregateType, eventType, _ := strings.Cut(items[i].Key, "/")
+			w.pairs[pair{aggregateType, eventType}], w.stored[pair{aggregateType, eventType}] = true, true
+		}
+		if len(items) < page {
+			break
+		}
+	}
+
+	// What the spec may wait for.
+	for _, typ := range d.Types {
+		for _, et := range typ.Events {
+			w.read(et.Implications)
+		}
+	}
+
+	// It is remembered.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
+	s.known[t] = w
+	return w, nil
+}
+
+// maxKnown is of how many tenants it is kept what cancels events in them.
+const maxKnown = 1000
+
+// read adds what implications name.
+func (w *watch) read(implications []*spec.Implication) {
+	for _, imp := range implications {
+		if imp.Schedule != nil {
+			for i := range imp.Schedule.CancelOn {
+				on := &imp.Schedule.CancelOn[i]
+				w.pairs[pair{on.AggregateType, on.EventType}] = true
+			}
+		}
+		w.read(imp.Pipeline)
+	}
+}

@@ -1,0 +1,119 @@
+package tail
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Filter says which events of an environment are meant: those for which everything holds that is not zero.
+type Filter struct {
+	// Type is the aggregate type, Event the event type.
+	Type, Event string
+	// Actor and Target are tags, as j17.ActorTag and j17.TargetTag make them.
+	Actor, Target string
+	// Types are patterns of which one has to fit, Tags are tags of which an event has to have all.
+	Types Types
+	Tags  Tags
+	// Key is the aggregate. It excludes tags.
+	Key j17.Key
+}
+
+// Types is a set of patterns of event types.
+type Types string
+
+// NewTypes returns a set of patterns: "type.event", "type.*", or "*" for all that there are.
+func NewTypes(patterns []string) Types { return Types(pack(sorted(patterns))) }
+
+func (t Types) list() []store.TypePattern {
+	var patterns []store.TypePattern
+	for _, text := range unpack(string(t)) {
+		aggregate, event, _ := strings.Cut(text, ".")
+		patterns = append(patterns, store.TypePattern{Aggregate: strings.TrimSuffix(aggregate, "*"), Event: strings.TrimSuffix(event, "*")})
+	}
+	return patterns
+}
+
+// Tags is a set of tags.
+type Tags string
+
+// NewTags returns a set of tags.
+func NewTags(tags []string) Tags { return Tags(pack(sorted(tags))) }
+
+func (t Tags) list() []string { return unpack(string(t)) }
+
+// sorted returns texts in their order, each once.
+func sorted(texts []string) []string { return slices.Compact(slices.Sorted(slices.Values(texts))) }
+
+// pack makes one text of several, which unpack takes apart again: a filter can be compared so.
+func pack(texts []string) []byte {
+	var b []byte
+	for _, text := range texts {
+		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+	}
+	return b
+}
+
+func unpack(text string) (texts []string) {
+	for len(text) > 0 {
+		n, width := binary.Uvarint([]byte(text[:min(len(text), binary.MaxVarintLen64)]))
+		end := width + int(n)
+		texts, text = append(texts, text[width:end]), text[end:]
+	}
+	return texts
+}
+
+// Indexed reports whether the events are found in the store's index of tags.
+func (f *Filter) Indexed() bool { return f.Actor != "" || f.Target != "" || f.Tags != "" }
+
+// Passes reports whether a reader has to look at events that the filter does not let through.
+func (f *Filter) Passes() bool { return f.Type != "" || f.Event != "" || f.Types != "" }
+
+// tags are those by which events are found in the store's index.
+func (f *Filter) tags() []string {
+	tags := f.Tags.list()
+	for _, tag := range []string{f.Actor, f.Target} {
+		if tag != "" && !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// test looks at events for a filter.
+type test struct {
+	filter Filter
+	types  []store.TypePattern
+	tags   []string
+}
+
+func newTest(f Filter) test { return test{filter: f, types: f.Types.list(), tags: f.tags()} }
+
+// stored are patterns that all events fit that the filter lets through, none where it lets events of all types through.
+func (t *test) stored() []store.TypePattern {
+	f := &t.filter
+	switch {
+	case len(t.types) > 0 && !slices.ContainsFunc(t.types, func(p store.TypePattern) bool { return p.Aggregate == "" }):
+		return t.types
+	case f.Type != "":
+		return []store.TypePattern{{Aggregate: f.Type, Event: f.Event}}
+	default:
+		return nil
+	}
+}
+
+// fits reports whether the filter lets an event through that is of its aggregate and has its tags.
+func (t *test) fits(ev *j17.Event) bool {
+	f := &t.filter
+	return (f.Type == "" || f.Type == ev.Key.Type) && (f.Event == "" || f.Event == ev.Type) &&
+		(len(t.types) == 0 || slices.ContainsFunc(t.types, func(p store.TypePattern) bool { return p.Aggregate == "" || p.Fits(ev.Key.Type, ev.Type) }))
+}
+
+// lets reports whether the filter lets an event through that has tags.
+func (t *test) lets(ev *j17.Event, tags []string) bool {
+	return t.fits(ev) && (t.filter.Key == (j17.Key{}) || t.filter.Key == ev.Key) &&
+		!slices.ContainsFunc(t.tags, func(tag string) bool { return !slices.Contains(tags, tag) })
+}

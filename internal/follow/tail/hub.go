@@ -1,0 +1,366 @@
+package tail
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"j17"
+	"j17/internal/base/panics"
+	"j17/internal/storage/store"
+)
+
+// Bounds of what is kept for readers that have been woken and have not come yet.
+const (
+	// mostKept is how many bytes of events a hub keeps, and mostEntries how many events.
+	mostKept    = 1 << 20
+	mostEntries = 4096
+	// mostKeptOfAll is how many bytes all hubs keep together.
+	mostKeptOfAll = 64 << 20
+)
+
+// readAtOnce is how many events of a feed a hub reads before it wakes readers.
+const readAtOnce = 512
+
+// hub follows the feed of one environment for all of its readers.
+type hub struct {
+	tail    *Tail
+	tenant  j17.Tenant
+	readers int // under Tail.mu
+	// following is the context of what the hub does, stop ends it; started is closed when it knows where it begins.
+	following context.Context //nolint:containedctx // it lives as long as the hub, which no single call does
+	stop      context.CancelFunc
+	started   chan struct{}
+
+	mu sync.Mutex
+	// at is how far the hub has come: what a group lets through up to here has been put into its line.
+	at     j17.StreamID
+	err    error
+	groups map[Filter]*group
+	// masks counts the groups by what their filters ask for, but for those of wide, whose filters have sets.
+	masks map[mask]int
+	wide  wideGroups
+	// entries are kept for readers; the first one has the number first.
+	entries []entry
+	first   uint64
+	bytes   int
+	// rewrites is that of the store when the entries were read.
+	rewrites uint64
+
+	// watches are told what changes: byKey and byType by what they follow, of which stirred have something to take.
+	watches map[*Watch]struct{}
+	byKey   map[j17.Key][]*Watch
+	byType  map[string][]*Watch
+	stirred []*Watch
+	// told is the number of what they were told last.
+	told uint64
+}
+
+// entry is an event that is kept for readers. Once waiting is 0 the bytes are gone.
+type entry struct {
+	id      j17.StreamID
+	raw     []byte
+	waiting int
+}
+
+// group is the readers that have one filter, and the line of entries that it lets through, by their numbers.
+type group struct {
+	test    test
+	readers []*Reader
+	line    []uint64
+	// begin is where the line begins, counted from the beginning of the group.
+	begin uint64
+	woken bool
+}
+
+func (g *group) end() uint64 { return g.begin + uint64(len(g.line)) }
+
+// mask tells what a filter asks for: one bit for each member.
+type mask uint8
+
+const (
+	ofType mask = 1 << iota
+	ofEvent
+	ofActor
+	ofTarget
+	ofKey
+)
+
+func (f *Filter) mask() (m mask) {
+	for bit, asked := range map[mask]bool{
+		ofType: f.Type != "", ofEvent: f.Event != "", ofActor: f.Actor != "", ofTarget: f.Target != "", ofKey: f.Key != (j17.Key{}),
+	} {
+		if asked {
+			m |= bit
+		}
+	}
+	return m
+}
+
+// only returns the filter with the members of a mask.
+func (f Filter) only(m mask) Filter {
+	if m&ofType == 0 {
+		f.Type = ""
+	}
+	if m&ofEvent == 0 {
+		f.Event = ""
+	}
+	if m&ofActor == 0 {
+		f.Actor = ""
+	}
+	if m&ofTarget == 0 {
+		f.Target = ""
+	}
+	if m&ofKey == 0 {
+		f.Key = j17.Key{}
+	}
+	return f
+}
+
+// enter returns the hub of an environment, which follows its feed until as many readers have left as have entered.
+func (t *Tail) enter(ctx context.Context, tenant j17.Tenant) (*hub, error) {
+	t.mu.Lock()
+	h := t.hubs[tenant]
+	first := h == nil
+	if first {
+		following, stop := context.WithCancel(context.WithoutCancel(ctx))
+		h = &hub{
+			tail: t, tenant: tenant, following: following, stop: stop, started: make(chan struct{}), groups: map[Filter]*group{}, masks: map[mask]int{},
+			watches: map[*Watch]struct{}{}, byKey: map[j17.Key][]*Watch{}, byType: map[string][]*Watch{}, wide: newWideGroups(),
+		}
+		t.hubs[tenant] = h
+	}
+	h.readers++
+	t.mu.Unlock()
+
+	// The first one starts it, for all: it goes on when that one has gone, be it meanwhile.
+	if first {
+		h.start()
+	}
+	var err error
+	select {
+	case <-h.started:
+		h.mu.Lock()
+		err = h.err
+		h.mu.Unlock()
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		h.leave()
+		return nil, err
+	}
+	return h, nil
+}
+
+// start begins to follow the feed from where it ends.
+func (h *hub) start() {
+	defer close(h.started)
+	rewrites := h.tail.store.Rewrites()
+	var at j17.StreamID
+	err := panics.Caught(func() (err error) {
+		at, err = h.tail.Head(h.following, h.tenant)
+		return err
+	})
+	if err != nil {
+		h.fail(err)
+		return
+	}
+	h.mu.Lock()
+	h.at, h.rewrites = at, rewrites
+	h.mu.Unlock()
+	go h.follow(at)
+}
+
+// leave is the end of a reader. A hub without readers is forgotten.
+func (h *hub) leave() {
+	h.tail.mu.Lock()
+	h.readers--
+	last := h.readers == 0
+	if last && h.tail.hubs[h.tenant] == h {
+		delete(h.tail.hubs, h.tenant)
+	}
+	h.tail.mu.Unlock()
+	if last {
+		h.stop()
+		h.mu.Lock()
+		h.drop(len(h.entries))
+		h.mu.Unlock()
+	}
+}
+
+// follow reads the feed after a position until the hub is stopped or the store fails, which is told to all readers.
+func (h *hub) follow(at j17.StreamID) {
+	for {
+		err := panics.Caught(func() error {
+			err := h.tail.store.AwaitFeed(h.following, h.tenant, at)
+			if err == nil {
+				at, err = h.read(h.following, at)
+			}
+			return err
+		})
+		if err != nil {
+			h.fail(err)
+			return
+		}
+	}
+}
+
+// read hands out what the feed has after a position, up to a bound, and returns how far it has come.
+func (h *hub) read(ctx context.Context, at j17.StreamID) (j17.StreamID, error) {
+	var woken []*group
+	var failed error
+	rewrites := h.tail.store.Rewrites()
+	for e, err := range h.tail.store.ReadChanges(ctx, h.tenant, at, readAtOnce) {
+		if err != nil {
+			failed = err
+			break
+		}
+		if e.Event == nil {
+			at = e.Note.Position
+		} else {
+			at = e.Event.StreamID
+		}
+		woken = h.put(e, at, rewrites, woken)
+	}
+
+	h.mu.Lock()
+	h.wake()
+	h.mu.Unlock()
+	h.rouse(ctx, woken)
+	return at, failed
+}
+
+// put puts an event into the lines of the groups that it concerns, which it adds to woken.
+func (h *hub) put(e store.Entry, at j17.StreamID, rewrites uint64, woken []*group) []*group {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.at = at
+	if h.rewrites != rewrites {
+		h.drop(len(h.entries))
+		h.rewrites = rewrites
+	}
+	if e.Event == nil {
+		for _, rewritten := range e.Note.Streams {
+			h.note(rewritten.Key)
+		}
+		return woken
+	}
+	h.note(e.Event.Key)
+
+	// The groups, by what filters ask for and not one by one.
+	full := filterOf(e.Event, h.masks)
+	number, waiting := h.first+uint64(len(h.entries)), 0
+	let := func(g *group) {
+		g.trim(h.first)
+		g.line = append(g.line, number)
+		waiting += len(g.readers)
+		if !g.woken {
+			g.woken = true
+			woken = append(woken, g)
+		}
+	}
+	for m := range h.masks {
+		if g := h.groups[full.only(m)]; g != nil {
+			let(g)
+		}
+	}
+	h.wide.each(&e, let)
+	if waiting == 0 {
+		return woken
+	}
+
+	// Keep it for them, and nothing that is too much.
+	h.entries = append(h.entries, entry{id: at, raw: slices.Clone(e.Event.Raw), waiting: waiting})
+	h.bytes += len(e.Event.Raw)
+	of := h.tail.kept.Add(int64(len(e.Event.Raw)))
+	for len(h.entries) > 0 && (h.bytes > mostKept || len(h.entries) > mostEntries || of > mostKeptOfAll) {
+		of -= int64(h.drop(1))
+	}
+	return woken
+}
+
+// filterOf returns the filter that asks for everything that an event has, as far as any of the masks does.
+func filterOf(ev *j17.Event, masks map[mask]int) Filter {
+	f := Filter{Type: ev.Key.Type, Event: ev.Type, Key: ev.Key}
+	for m := range masks {
+		if m&(ofActor|ofTarget) == 0 {
+			continue
+		}
+		for _, tag := range j17.AgentTags(ev.Metadata) {
+			if tag[0] == 'a' {
+				f.Actor = tag
+			} else {
+				f.Target = tag
+			}
+		}
+		break
+	}
+	return f
+}
+
+// trim forgets what stands in the line and is not kept any more.
+func (g *group) trim(first uint64) {
+	n := 0
+	for n < len(g.line) && g.line[n] < first {
+		n++
+	}
+	g.begin += uint64(n)
+	if n == len(g.line) {
+		g.line = nil
+		return
+	}
+	g.line = g.line[n:]
+}
+
+// drop forgets the first n entries, whoever waits for them, and returns how many bytes they had.
+func (h *hub) drop(n int) (size int) {
+	for i := range n {
+		size += len(h.entries[i].raw)
+		h.entries[i] = entry{}
+	}
+	h.first += uint64(n)
+	if h.entries = h.entries[n:]; len(h.entries) == 0 {
+		h.entries = nil
+	}
+	h.bytes -= size
+	h.tail.kept.Add(int64(-size))
+	return size
+}
+
+// passed counts that a reader waits no more for the entry of a number, which is kept.
+func (h *hub) passed(number uint64) {
+	e := &h.entries[number-h.first]
+	if e.waiting--; e.waiting > 0 {
+		return
+	}
+	h.bytes -= len(e.raw)
+	h.tail.kept.Add(int64(-len(e.raw)))
+	e.raw = nil
+	done := 0
+	for done < len(h.entries) && h.entries[done].waiting == 0 {
+		done++
+	}
+	h.drop(done)
+}
+
+// fail ends the hub: its readers get the error, and those that come later another hub.
+func (h *hub) fail(err error) {
+	h.tail.mu.Lock()
+	if h.tail.hubs[h.tenant] == h {
+		delete(h.tail.hubs, h.tenant)
+	}
+	h.tail.mu.Unlock()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+	for _, g := range h.groups {
+		for _, r := range g.readers {
+			r.wake()
+		}
+	}
+	for w := range h.watches {
+		w.signal()
+	}
+}

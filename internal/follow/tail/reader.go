@@ -1,0 +1,259 @@
+package tail
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/base/work"
+)
+
+// Event is one that a Reader hands out. Raw has its canonical bytes and belongs to all who read it.
+type Event struct {
+	ID  j17.StreamID
+	Raw []byte
+}
+
+// Reader hands out the events of an environment that a filter lets through, as they come. It is for one goroutine, but for Wake.
+type Reader struct {
+	hub    *hub
+	filter Filter
+	ready  chan struct{}
+	// position is how far the reader has come.
+	position j17.StreamID
+	// limit is how many events it looks at in the store at a time.
+	limit int
+
+	// The rest is under hub.mu: the group, which is nil while it is in none; where it goes on in the group's line, which begins
+	// after the position from; and its place among the readers of the group.
+	group *group
+	next  uint64
+	from  j17.StreamID
+	place int
+	// batch is the one that the reader was woken with, until it comes.
+	batch  *batch
+	closed bool
+}
+
+// How many events a reader looks at in the store at a time: it finds out how many fill a piece.
+const (
+	leastLooks = 16
+	firstLooks = 64
+	mostLooks  = 64 << 10
+)
+
+// Open returns a reader that begins after a position. It must be closed.
+func (t *Tail) Open(ctx context.Context, tenant j17.Tenant, f Filter, after j17.StreamID) (*Reader, error) {
+	h, err := t.enter(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{hub: h, filter: f, ready: make(chan struct{}, 1), position: after, limit: firstLooks}
+	h.mu.Lock()
+	h.join(r)
+	h.mu.Unlock()
+	return r, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() {
+	r.hub.mu.Lock()
+	r.closed = true
+	r.came()
+	r.hub.part(r)
+	r.hub.mu.Unlock()
+	r.hub.leave()
+}
+
+// Ready receives when there may be something to take.
+func (r *Reader) Ready() <-chan struct{} { return r.ready }
+
+func (r *Reader) wake() {
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Position is how far the reader has come: it has handed out everything up to there.
+func (r *Reader) Position() j17.StreamID {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	r.advance()
+	return r.position
+}
+
+// advance moves a reader that has taken all there is to where the hub is. hub.mu is held.
+func (r *Reader) advance() {
+	if at := r.hub.at; r.next == r.group.end() && r.position.Compare(r.from) >= 0 && at.Compare(r.position) > 0 {
+		r.position = at
+	}
+}
+
+// Piece is what a reader hands out at a time.
+type Piece struct {
+	Events []Event
+	// Needs, if not 0, is the size of the next event, which is larger than all that was asked for.
+	Needs int
+	// More tells that there is more already: Ready may not say so.
+	More bool
+	buf  []byte
+}
+
+// Take fills a piece, whose memory it uses again, with events that have most bytes together; with none where there is nothing new.
+// What it reads in the store it reads at the cost of a budget of its own, which takes turns in the name of ctx.
+func (r *Reader) Take(ctx context.Context, p *Piece, most int) error {
+	clear(p.Events)
+	p.Events, p.Needs, p.More = p.Events[:0], 0, false
+	for {
+		behind, err := r.takeKept(p, most)
+		if err != nil || !behind {
+			return err
+		}
+		if err := r.catchUp(ctx, p, most); err != nil {
+			return err
+		}
+		if len(p.Events) > 0 || p.Needs > 0 || r.position.Compare(r.since()) < 0 {
+			p.More = true
+			return nil
+		}
+	}
+}
+
+// Behind reports whether Take will read the store.
+func (r *Reader) Behind() bool {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	return r.lost() || r.position.Compare(r.from) < 0
+}
+
+// lost reports whether something is not kept any more that the reader has not taken. hub.mu is held.
+func (r *Reader) lost() bool {
+	g := r.group
+	return r.next < g.end() && (r.next < g.begin || g.line[r.next-g.begin] < r.hub.first)
+}
+
+// since is the position after which the group's line has everything for the reader.
+func (r *Reader) since() j17.StreamID {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	return r.from
+}
+
+// takeKept takes what stands in the group's line. It reports true for a reader that has not come to its beginning yet.
+func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
+	h := r.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.came()
+	if h.err != nil {
+		return false, h.err
+	}
+
+	// What is not kept any more is for the store to tell.
+	if now := h.tail.store.Rewrites(); h.rewrites != now {
+		h.drop(len(h.entries)) // something of it may have been erased
+		h.rewrites = now
+	}
+	if r.lost() {
+		h.part(r)
+		h.join(r)
+	}
+	if r.position.Compare(r.from) < 0 {
+		return true, nil
+	}
+
+	// As much of the rest as there is room for.
+	size := 0
+	for ; r.next < r.group.end(); r.next++ {
+		number := r.group.line[r.next-r.group.begin]
+		e := &h.entries[number-h.first]
+		if e.id.Compare(r.position) > 0 {
+			if size+len(e.raw) > most {
+				if p.More = size > 0; !p.More {
+					p.Needs = len(e.raw)
+				}
+				return false, nil
+			}
+			size += len(e.raw)
+			p.Events = append(p.Events, Event{e.id, e.raw})
+			r.position = e.id
+		}
+		h.passed(number)
+	}
+	r.advance()
+	return false, nil
+}
+
+// catchUp takes from the store.
+func (r *Reader) catchUp(ctx context.Context, p *Piece, most int) error {
+	w := r.hub.tail.Walk(r.hub.tenant, r.filter, r.position)
+	b := work.New(ctx, work.Command)
+	p.buf = p.buf[:0]
+	filled, seen := false, 0
+	for ev, err := range w.Events(ctx, r.limit, b) {
+		if err != nil {
+			return err
+		}
+		if len(p.buf)+len(ev.Raw) > most {
+			if filled = true; len(p.buf) == 0 {
+				p.Needs = len(ev.Raw)
+			}
+			break
+		}
+		seen++
+		p.buf = append(p.buf, ev.Raw...)
+		p.Events = append(p.Events, Event{ID: ev.StreamID, Raw: p.buf[len(p.buf)-len(ev.Raw):]})
+	}
+	r.position = w.Position()
+
+	// As many looks the next time as fill a piece, or more where few of them find anything.
+	switch {
+	case filled:
+		r.limit = max(leastLooks, r.limit/2)
+	case !w.Ended():
+		r.limit = min(mostLooks, r.limit*2)
+	}
+	return nil
+}
+
+// join puts a reader into the group of its filter: from here on its line has everything for it. h.mu is held.
+func (h *hub) join(r *Reader) {
+	g := h.groups[r.filter]
+	if g == nil {
+		g = &group{test: newTest(r.filter)}
+		h.groups[r.filter] = g
+		if r.filter.wide() {
+			h.wide.add(g)
+		} else {
+			h.masks[r.filter.mask()]++
+		}
+	}
+	r.group, r.place, r.next, r.from = g, len(g.readers), g.end(), h.at
+	g.readers = append(g.readers, r)
+}
+
+// part takes a reader out of its group. h.mu is held.
+func (h *hub) part(r *Reader) {
+	g := r.group
+	for i := max(r.next, g.begin); i < g.end(); i++ {
+		if number := g.line[i-g.begin]; number >= h.first {
+			h.passed(number)
+		}
+	}
+	last := len(g.readers) - 1
+	g.readers[r.place] = g.readers[last]
+	g.readers[r.place].place = r.place
+	g.readers[last] = nil
+	if g.readers = g.readers[:last]; last > 0 {
+		return
+	}
+	delete(h.groups, r.filter)
+	switch m := r.filter.mask(); {
+	case r.filter.wide():
+		h.wide.remove(g)
+	case h.masks[m] > 1:
+		h.masks[m]--
+	default:
+		delete(h.masks, m)
+	}
+}

@@ -1,0 +1,63 @@
+// Package tail hands out the events of environments as they come, to as many readers as there are: a Walk goes through what is
+// there, a Reader goes on with what comes, and a Watch is told which aggregates have changed (watch.go).
+//
+// While an environment has readers, its feed is read once for all of them (hub.go), and only those whose filter lets an event
+// through are woken. A reader that is not in time for what is kept for it reads the store itself until it has caught up, so that
+// it misses nothing and holds nobody up.
+package tail
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/storage/store"
+)
+
+// Storage is what a Tail reads.
+type Storage interface {
+	store.Feed
+	store.Aggregates
+}
+
+// Tail hands out events. It is safe for concurrent use.
+type Tail struct {
+	store Storage
+	// kept is how many bytes all hubs keep for readers.
+	kept atomic.Int64
+	// turns are those of batches of readers that are woken (rouse.go), batches how many there were.
+	turns   *work.Pool
+	batches atomic.Uint64
+	// told numbers what the watches of all hubs are told.
+	told atomic.Uint64
+
+	mu   sync.Mutex
+	hubs map[j17.Tenant]*hub
+}
+
+// New returns a Tail of the events of a store.
+func New(s Storage) *Tail { return &Tail{store: s, hubs: map[j17.Tenant]*hub{}, turns: newTurns()} }
+
+// Head returns the position up to which the feed of an environment goes at this moment.
+func (t *Tail) Head(ctx context.Context, tenant j17.Tenant) (j17.StreamID, error) {
+	extent, err := t.store.Extent(ctx, tenant)
+	return extent.Last, err
+}
+
+// Stats tells what is going on.
+type Stats struct {
+	// Followed is the number of environments whose feeds are followed, KeptBytes the memory that is kept for readers.
+	Followed  int
+	KeptBytes int64
+	// Batches is how many batches of readers have been woken, where an event went to very many.
+	Batches uint64
+}
+
+// Stats returns what is going on.
+func (t *Tail) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Stats{Followed: len(t.hubs), KeptBytes: t.kept.Load(), Batches: t.batches.Load()}
+}

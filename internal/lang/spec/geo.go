@@ -1,0 +1,263 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+
+	"j17/internal/base/value"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/outline"
+	"j17/internal/lang/tick"
+)
+
+// The shapes of places, which are geo types too.
+const (
+	Point   = "point"
+	Polygon = "polygon"
+)
+
+// GeoType is a member of geo_types, or a shape itself, which has no properties.
+type GeoType struct {
+	Name string
+	// Shape is Point or Polygon.
+	Shape string
+	// Properties are names of members of a place, or else of the event's data, that go with it.
+	Properties []string
+}
+
+// Geo says where in an event's data its place is.
+type Geo struct {
+	Type *GeoType
+	// Steps lead to the place from the event's data.
+	Steps []value.Step
+	// Where is the same as errors have it, "data.location".
+	Where string
+}
+
+// Place is a kind of place that aggregates of a type have: one of them at a time.
+type Place struct {
+	Type *GeoType
+	// Fingerprint changes whenever other events have such a place, or have it in another place, or when the geo type changes: what
+	// is known of the places of older events is good as long as it is the same.
+	Fingerprint [32]byte
+}
+
+// placeSemantics is the version of what places are made of. It is part of their fingerprints.
+const placeSemantics = 1
+
+// Place returns the type's kind of place of a geo type, nil where it has none.
+func (t *AggregateType) Place(geoType string) *Place {
+	for _, p := range t.Places {
+		if p.Type.Name == geoType {
+			return p
+		}
+	}
+	return nil
+}
+
+// HasPlaces reports whether aggregates of the type have places of a shape.
+func (t *AggregateType) HasPlaces(shape string) bool {
+	return slices.ContainsFunc(t.Places, func(p *Place) bool { return p.Type.Shape == shape })
+}
+
+// geoPaths returns the last parts of paths at which places are asked for, where the id of an aggregate can stand.
+func geoPaths() []string { return []string{"nearby", "containing", "within"} }
+
+func geoShapes() []string { return []string{Point, Polygon} }
+
+func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType {
+	c.name(name, at, "a geo type")
+	g := &GeoType{Name: name}
+	if slices.Contains(geoShapes(), name) {
+		c.geoTypeNamedLikeShape(at, name)
+	}
+	if !c.object(v, at, shape{what: "a geo type", required: []string{"type"}, optional: []string{"properties"}}) {
+		return g
+	}
+	g.Shape = c.choice(v.Get("type"), at.Key("type"), "a geo type's shape", geoShapes()...)
+	c.elems(v.Get("properties"), at.Key("properties"), "properties", maxProperties, func(_ int, v value.Value, at diag.Pointer) {
+		s, ok := c.text(v, at, "a property")
+		switch {
+		case !ok:
+		case slices.Contains(g.Properties, s):
+			c.listedTwice(at, s, "properties")
+		default:
+			g.Properties = append(g.Properties, s)
+		}
+	})
+	return g
+}
+
+// maxProperties is how many properties go with a place.
+const maxProperties = 50
+
+// knownGeo returns the shapes, and the geo types that are not called like one.
+func (c *compiler) knownGeo() []string {
+	if c.geoNames == nil {
+		c.geoNames = geoShapes()
+		for _, name := range slices.Sorted(maps.Keys(c.out.GeoTypes)) {
+			if !slices.Contains(geoShapes(), name) {
+				c.geoNames = append(c.geoNames, name)
+			}
+		}
+	}
+	return c.geoNames
+}
+
+func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
+	if v.Kind() != value.Object {
+		c.geoNoObject(at, v.Kind())
+		return nil
+	}
+	c.object(v, at, shape{what: "geo", required: []string{"type", "path"}})
+	name := c.choice(v.Get("type"), at.Key("type"), "the type of geo", c.knownGeo()...)
+	g := &Geo{Type: c.out.GeoTypes[name]}
+	if g.Type == nil || slices.Contains(geoShapes(), name) {
+		g.Type = &GeoType{Name: name, Shape: name}
+	}
+
+	if v.Get("path").IsMissing() {
+		return g
+	}
+
+	// A path to one place in the event's own data: what says where an aggregate is depends on the event alone.
+	before := c.Errors()
+	tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data"}}, &c.List)
+	if c.Errors() > before {
+		return g
+	}
+	p, err := jsonpath.Parse(v.Get("path").Str())
+	if err != nil || len(p.Steps) == 0 || p.Entries {
+		c.badGeoPath(at.Key("path"), v.Get("path").Str())
+		return g
+	}
+	g.Steps = p.Steps[1:]
+	g.Where = "data" + jsonpath.StepsText(g.Steps)
+	return g
+}
+
+// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor null, which means
+// nowhere.
+func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
+	if g == nil || g.Where == "" {
+		return
+	}
+	c.dataPaths(path, schema, at)
+	needs := outline.Object
+	k := schema.Follow(g.Steps).Kinds()
+	if k == outline.Null {
+		return
+	}
+	if g.Type.Shape == Polygon {
+		needs |= outline.Array
+	}
+	switch at, of := at, []outline.Schema{schema.Follow(g.Steps)}; {
+	case k&needs == 0:
+		c.pathOfKind(at, path.Str(), k, needs)
+	case g.Type.Shape == Point && !c.canBePoint(of):
+		c.neverPlace(at, path.Str(), "point", `{"lat": number, "lng": number}, or GeoJSON's {"type": "Point", "coordinates": array}`)
+	case g.Type.Shape == Polygon && !c.canBeArea(of):
+		c.neverPlace(at, path.Str(), "area", `an array of {"lat": number, "lng": number}, or GeoJSON's {"type": "Polygon", "coordinates": array}`)
+	}
+}
+
+// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are any; one that it
+// must not have where it is of no kind.
+type placeMember struct {
+	name  string
+	kinds outline.Kinds
+	texts []string
+}
+
+// canBePoint reports whether schemas that hold together let some point through.
+func (c *compiler) canBePoint(schemas []outline.Schema) bool {
+	return c.canHave(schemas, placeMember{"lat", outline.Number, nil}, placeMember{"lng", outline.Number, nil}) ||
+		c.canBeGeoJSON(schemas, []string{"Point"}, placeMember{name: "lat"}, placeMember{name: "lng"})
+}
+
+// canBeArea reports whether schemas that hold together let some area through.
+func (c *compiler) canBeArea(schemas []outline.Schema) bool {
+	if c.canBeGeoJSON(schemas, []string{"Polygon", "MultiPolygon"}) {
+		return true
+	}
+	ways, ok := c.alternatives(schemas)
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		return way.Kinds()&outline.Array != 0 && c.canBePoint(way.Item(0))
+	})
+}
+
+func (c *compiler) canBeGeoJSON(schemas []outline.Schema, types []string, others ...placeMember) bool {
+	return c.canHave(schemas, append(others, placeMember{"type", outline.String, types}, placeMember{"coordinates", outline.Array, nil})...)
+}
+
+// canHave reports whether schemas that hold together let an object with all of these members through.
+func (c *compiler) canHave(schemas []outline.Schema, members ...placeMember) bool {
+	ways, ok := c.alternatives(schemas)
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		return way.Kinds()&way.ValueKinds()&outline.Object != 0 && !slices.ContainsFunc(members, func(m placeMember) bool { return !c.canBeMember(way, m) })
+	})
+}
+
+// canBeMember reports whether one way through schemas lets a member be there.
+func (c *compiler) canBeMember(way outline.Alternative, m placeMember) bool {
+	if m.kinds == 0 {
+		return !slices.ContainsFunc(way, func(s outline.Schema) bool {
+			return slices.ContainsFunc(s.Get("required").Elems(), func(name value.Value) bool { return name.Str() == m.name })
+		})
+	}
+	if slices.ContainsFunc(way, func(s outline.Schema) bool { return s.Closed() && s.Property(m.name).IsMissing() }) {
+		return false
+	}
+	ways, ok := c.alternatives(declared(way, m.name))
+	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
+		other := func(s outline.Schema) bool { // its choices are all others
+			values, limited := s.Values()
+			return limited && m.texts != nil && !slices.ContainsFunc(values, func(v value.Value) bool { return slices.Contains(m.texts, v.Str()) })
+		}
+		return way.Kinds()&way.ValueKinds()&m.kinds != 0 && !slices.ContainsFunc(way, other)
+	})
+}
+
+// places finds out which kinds of places the aggregates of a type have.
+func (c *compiler) places(t *AggregateType) {
+	sums := map[string][]byte{}
+	types := map[string]*GeoType{}
+	for _, name := range slices.Sorted(maps.Keys(t.Events)) {
+		g := t.Events[name].Geo
+		if g == nil {
+			continue
+		}
+		key := g.Type.Name
+		if types[key] == nil {
+			types[key] = g.Type
+			sums[key] = append([]byte{placeSemantics}, g.Type.Shape...)
+			for _, p := range g.Type.Properties {
+				sums[key] = value.AppendString(sums[key], p)
+			}
+		}
+		sums[key] = value.AppendString(value.AppendString(sums[key], name), g.Where)
+	}
+	for _, name := range slices.Sorted(maps.Keys(types)) {
+		t.Places = append(t.Places, &Place{Type: types[name], Fingerprint: sha256.Sum256(sums[name])})
+	}
+}
+
+// singletonsWithoutPlaces refuses singletons whose paths are those at which places are asked for.
+func (c *compiler) singletonsWithoutPlaces(v value.Value, at diag.Pointer) {
+	var with []string
+	for name, t := range c.out.Types {
+		if len(t.Places) > 0 {
+			with = append(with, name)
+		}
+	}
+	if len(with) == 0 {
+		return
+	}
+	for i, name := range v.Elems() {
+		if slices.Contains(geoPaths(), name.Str()) {
+			c.leniently(func() { c.singletonOverPlaces(at.Index(i), name.Str(), slices.Min(with)) })
+		}
+	}
+}

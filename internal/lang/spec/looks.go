@@ -1,0 +1,476 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/outline"
+	"j17/internal/lang/tick"
+)
+
+// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write. Beyond
+// it nothing more is looked for. A spec of an ordinary application takes a few thousand.
+const maxLooks = 3_000_000
+
+// looks finds what compiles and can hardly be meant. All of it is warnings. It looks at specs without errors only, so that
+// every form is known to be right.
+type looks struct {
+	c *compiler
+	// left is how much more may be looked at.
+	left int
+	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
+	states map[string]*written
+}
+
+func (c *compiler) newLooks() *looks {
+	return &looks{c: c, left: maxLooks, states: map[string]*written{}}
+}
+
+// spend reports whether there was enough left, and room for a warning.
+func (l *looks) spend(n int) bool {
+	if l.c.FullOfWarnings() {
+		l.left = 0
+	}
+	l.left -= n
+	return l.left > 0
+}
+
+// slips warns of mistakes that are no errors.
+func (c *compiler) slips() {
+	if c.Errors() > 0 {
+		return
+	}
+	l := c.newLooks()
+	for _, t := range c.root.Get("aggregate_types").Members() {
+		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
+		for _, e := range t.Value.Get("events").Members() {
+			r := reader{looks: l, schema: c.schemaOf(e.Value), state: l.stateOf(t.Key)}
+			at := at.Key(e.Key)
+			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
+				r.operations(handler, at.Key("handler"))
+			}
+			r.reads, r.of = l.reading(e.Value), c.out.EventType(t.Key, e.Key)
+			r.implications(e.Value.Get("implications"), at.Key("implications"))
+			r.decisions(e.Value, at)
+		}
+	}
+	c.slipsOfViews(l)
+	for _, s := range c.root.Get("modules").Get("sagas").Members() {
+		l.saga(s.Value, diag.Pointer("/modules/sagas").Key(s.Key))
+	}
+	for _, m := range c.root.Get("listeners").Members() {
+		if of := c.out.Listeners[m.Key]; of != nil {
+			l.listener(m.Value, of, diag.Pointer("/listeners").Key(m.Key))
+		}
+	}
+}
+
+// reader looks at the handler and the implications of one event type.
+type reader struct {
+	*looks
+	// schema is that of the event's data, missing where nothing is known of it.
+	schema outline.Schema
+	// state is what handlers write, nil where there is no state or another one is meant.
+	state *written
+	// reads is what "$.reads" leads to.
+	reads map[string]held
+	// of is the event type whose guards and implications are looked at, nil for handlers and sagas.
+	of *EventType
+	// bound is what names stand for: elements of arrays, and in sagas what finished steps.
+	bound map[string]bound
+	// element tells that "@" is the element of an array.
+	element bool
+}
+
+// bound is what is known of what a name stands for: what a schema says, or what handlers write there.
+type bound struct {
+	schema outline.Schema
+	held   held
+	// nothing tells that it stands for nothing there.
+	nothing bool
+}
+
+func (r reader) operations(v value.Value, at diag.Pointer) {
+	for op := range tick.Operations(v, at) {
+		if !r.spend(1) {
+			return
+		}
+		r.target(op)
+		parts := op.Parts()
+		if op.Over == "" {
+			r.parts(parts)
+			continue
+		}
+		inner := r.binding(op.Over, op.As)
+		elements := inner.bound[elementName(op.As)].held.state
+		for _, part := range parts {
+			switch {
+			case part.Bound:
+				inner.parts([]tick.Part{part})
+			case part.Field != "" && r.unmatched(elements, op.Over, part):
+			default:
+				r.parts([]tick.Part{part})
+			}
+		}
+	}
+}
+
+// unmatched warns of a field of a match that no handler writes to the elements of an array, and reports whether it is one.
+func (r reader) unmatched(elements *written, array string, part tick.Part) bool {
+	p, err := jsonpath.ParseState(part.Field)
+	if err != nil {
+		return false
+	}
+	name, members := r.lacks(elements, p.Steps)
+	if name == "" {
+		return false
+	}
+	r.c.neverMatched(part.At, array, name, members)
+	return true
+}
+
+// target looks at what an operation works on: somebody has to write it, and with the right kind of value.
+func (r reader) target(op *tick.Operation) {
+	if r.element || r.state == nil || op.On == value.Missing {
+		return
+	}
+	on := kindsOf(op.On)
+	place, _, _ := r.state.at(op.Target.Steps)
+	switch {
+	case place == nil && !op.Makes:
+		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
+	case place != nil && len(op.Target.Steps) > 0 && place.put != 0 && place.put&(on|outline.Null) == 0 && r.left > 0:
+		r.c.neverOfKind(op.TargetAt, op.Name, op.Target.Text, place.put, on)
+	}
+}
+
+// kindsOf returns the kinds of schemas for one of values.
+func kindsOf(k value.Kind) outline.Kinds {
+	switch k {
+	case value.Array:
+		return outline.Array
+	case value.Object:
+		return outline.Object
+	case value.Number:
+		return outline.Number
+	case value.Missing, value.Null, value.Bool, value.String:
+	}
+	return outline.Any
+}
+
+// parts looks at what operations and predicates are made of.
+func (r reader) parts(parts []tick.Part) {
+	for _, part := range parts {
+		if !r.spend(1) {
+			return
+		}
+		switch part.Reading {
+		case tick.AsPredicate:
+			r.predicate(part.Value, part.At)
+		case tick.AsOperations:
+			inner := r
+			inner.element = true
+			inner.operations(part.Value, part.At)
+		case tick.AsValue, tick.AsNumber, tick.AsText, tick.AsObject, tick.AsTime, tick.AsArray, tick.AsPath:
+			r.value(part.Value, part.At, part.Reading)
+		}
+	}
+}
+
+// predicate looks at a predicate and what it is made of.
+func (r reader) predicate(v value.Value, at diag.Pointer) {
+	if r.comparison(v, at) {
+		return
+	}
+	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
+		r.c.readExists(at.Key("exists"), p.Text)
+	}
+	parts := tick.PredicateParts(v, at)
+	for _, name := range []string{"every", "some"} {
+		if of := v.Get(name); !of.IsMissing() {
+			r.each(parts, of.Get("in"), of.Get("as"))
+			return
+		}
+	}
+	r.parts(parts)
+}
+
+// value looks at the texts in a value of the handler language.
+func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
+	if !r.spend(1) {
+		return
+	}
+	switch v.Kind() {
+	case value.String:
+		if jsonpath.IsPath(v.Str()) || as == tick.AsArray || as == tick.AsPath {
+			r.path(v.Str(), at, as)
+		} else {
+			r.text(v.Str(), at)
+		}
+	case value.Array:
+		for i, e := range v.Elems() {
+			r.value(e, at.Index(i), tick.AsValue)
+		}
+	case value.Object:
+		switch form, operand := tick.HandlerForm(v); form {
+		case tick.Followed:
+			r.value(operand, at.Key("$"), as)
+			return
+		case tick.Chosen:
+			r.choice(v, at, as)
+			return
+		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
+		}
+		if k, want := r.kindsOf(v), wanted(as); k&want == 0 && r.left > 0 {
+			r.c.operandOfKind(at, k, want)
+		}
+		if parts, ok := tick.OperatorParts(v, at); ok {
+			r.operator(v, at, parts)
+			return
+		}
+		if !r.dataLikePredicate(v, at) {
+			r.members(v, at)
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+// kindsOf is kinds for a value that may be of any language: an object that templates have an old name for may be anything.
+func (r reader) kindsOf(v value.Value) outline.Kinds {
+	old, _ := tick.TemplateForm(v)
+	if form, _ := tick.HandlerForm(v); form == tick.Plain && old != tick.Plain {
+		return outline.Any
+	}
+	return r.kinds(v, tick.HandlerForm)
+}
+
+// choice looks at an $if. Each of its values is read as the whole is.
+func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
+	r.predicate(v.Get("$if"), at.Key("$if"))
+	for _, name := range []string{"then", "else"} {
+		of, at := v.Get(name), at.Key(name)
+		if k, want := r.kindsOf(of), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
+			r.c.operandOfKind(at, k, want)
+			continue
+		}
+		r.value(of, at, as)
+	}
+	if want := wanted(as); v.Get("else").IsMissing() && want&outline.Null == 0 && r.left > 0 {
+		r.c.choiceOfNothing(at, want)
+	}
+}
+
+// members looks at the values of an object.
+func (r reader) members(v value.Value, at diag.Pointer) {
+	for _, m := range v.Members() {
+		r.value(m.Value, at.Key(m.Key), tick.AsValue)
+	}
+}
+
+// dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it: values are data,
+// whatever their members are called. It reports whether its members need no look for that reason.
+func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) bool {
+	if tick.IsPredicate(v) && l.hasPath(v) {
+		l.c.predicateAsData(at, v.Members()[0].Key)
+		return false
+	}
+	if v.Get("then").IsMissing() || !tick.IsPredicate(v.Get("if")) || !l.hasPath(v) {
+		return false
+	}
+	l.c.choiceAsData(at)
+	return true
+}
+
+// hasPath reports whether a path stands somewhere in a value.
+func (l *looks) hasPath(v value.Value) bool {
+	if !l.spend(1) {
+		return false
+	}
+	switch v.Kind() {
+	case value.String:
+		return jsonpath.IsPath(v.Str())
+	case value.Array:
+		return slices.ContainsFunc(v.Elems(), l.hasPath)
+	case value.Object:
+		return v.Get("$literal").IsMissing() && slices.ContainsFunc(v.Members(), func(m value.Member) bool { return l.hasPath(m.Value) })
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+	return false
+}
+
+// path looks at a path: whether it leads to something, and to something of the right kind.
+func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
+	p, err := jsonpath.ParseAny(text)
+	if err != nil {
+		return
+	}
+	if is, ok := r.calculated(text); ok && !r.declares(p) {
+		r.c.calculationInPath(at, text, is)
+		return
+	}
+	if r.leadsNowhere(p, at) {
+		return
+	}
+	if k, want := r.kindsAt(p), wanted(as); k&want == 0 && r.left > 0 {
+		r.c.pathOfKind(at, text, k, want)
+	}
+}
+
+// leadsNowhere warns of a path into a state that nothing is ever written to, or to a member that an element cannot have, and reports
+// whether it is one.
+func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
+	if of, steps := r.read(p); of.state != nil {
+		return r.neverWrittenBy(of, p.Text, steps, at)
+	}
+	if inState, steps := stateSteps(p); inState {
+		own := p.Root == jsonpath.Document || !r.element
+		return own && (r.beforeTheFirst(p, steps, at) || r.neverWritten(r.state, at, p.Text, steps))
+	}
+	b := r.bound[p.Name]
+	switch {
+	case p.Root != jsonpath.Binding:
+	case b.nothing:
+		r.c.prevOfTheFirst(at, p.Text)
+		return true
+	case b.held.aggregateType != "":
+		return r.neverWrittenBy(b.held, p.Text, p.Steps, at)
+	case b.held.state != nil:
+		return r.neverWritten(b.held.state, at, p.Text, p.Steps)
+	case !b.schema.IsMissing():
+		if parent, name, declared := r.c.closedAt(b.schema, p.Steps); name != "" {
+			r.c.nothingThere(at, p.Text, "$"+p.Name+parent, name, declared)
+			return true
+		}
+	}
+	return false
+}
+
+// stateSteps returns the steps of a path that lead through the state.
+func stateSteps(p jsonpath.Path) (inState bool, steps []value.Step) {
+	switch {
+	case p.Root == jsonpath.Current:
+		return true, p.Steps
+	case p.Root == jsonpath.Document && len(p.Steps) > 0 && p.Steps[0].Key == "state":
+		return true, p.Steps[1:]
+	default:
+		return false, nil
+	}
+}
+
+// declares reports whether the spec itself has a member of the name that a path ends in: in a schema, or by writing it.
+func (r reader) declares(p jsonpath.Path) bool {
+	if inState, steps := stateSteps(p); inState && r.state != nil {
+		place, _, _ := r.state.at(steps)
+		return place != nil
+	}
+	return p.Root == jsonpath.Document && len(p.Steps) > 1 && p.Steps[0].Key == "data" && !r.schemaAt(r.schema, p.Steps[1:]).IsMissing()
+}
+
+// calculated is jsonpath.Calculate, as long as there is enough left.
+func (l *looks) calculated(text string) (jsonpath.Calculation, bool) {
+	if !l.spend(len(text) / bytesPerLook) {
+		return jsonpath.Calculation{}, false
+	}
+	return jsonpath.Calculate(text)
+}
+
+// bytesPerLook is how much of a text is read in the time of one look.
+const bytesPerLook = 8
+
+// text looks at a text that is no path but spelt like one, or that calculates.
+func (r reader) text(text string, at diag.Pointer) {
+	if meant := r.pathMeant(text); meant != "" {
+		r.c.pathWithoutDollar(at, text, meant)
+	} else if is, ok := r.calculated(text); ok {
+		r.c.calculationInText(at, text, is)
+	} else if part, path := r.placeholder(text); part != "" {
+		r.c.pathInText(at, text, part, path)
+	} else if path := pathInside(text); path != "" {
+		r.c.pathInText(at, text, path, path)
+	}
+}
+
+// placeholder returns a part of a text that stands for a path where other languages put texts together, such as {@.status} or
+// ${data.name}, and the path; "" where there is none. What stands in double braces is for others to fill in.
+func (r reader) placeholder(text string) (part, path string) {
+	for start := 0; start < len(text); start++ {
+		if text[start] != '{' {
+			continue
+		}
+		end := strings.IndexByte(text[start:], '}')
+		if end < 0 || !r.spend(1+end/bytesPerLook) {
+			return "", ""
+		}
+		path = strings.TrimSpace(text[start+1 : start+end])
+		if _, err := jsonpath.Parse(path); !jsonpath.IsPath(path) || err != nil {
+			path = r.pathMeant(path)
+		}
+		if path == "" || path[0] == '{' || start > 0 && text[start-1] == '{' {
+			continue
+		}
+		if end++; start > 0 && text[start-1] == '$' {
+			start, end = start-1, end+1
+		}
+		return text[start : start+end], path
+	}
+	return "", ""
+}
+
+// pathInside returns a path into the event or the state that stands among other words of a text, "" where there is none. Of paths that
+// start with "@" this cannot be said: addresses and names are spelt like them.
+func pathInside(text string) string {
+	for _, root := range []string{"$.data.", "$.state.", "$.metadata.", "$.reads."} {
+		start := strings.Index(text, root)
+		if start <= 0 || !strings.ContainsRune(" \t\n([{'\"#:=/", rune(text[start-1])) {
+			continue
+		}
+		path := text[start:]
+		if end := strings.IndexFunc(path, func(c rune) bool { return !strings.ContainsRune(pathLetters, c) }); end > 0 {
+			path = path[:end]
+		}
+		if path = strings.TrimRight(path, ".?!-"); len(path) > len(root) {
+			return path
+		}
+	}
+	return ""
+}
+
+// pathMeant returns the path that a text becomes with a "$." in front, "" where it is not spelt like one.
+func (r reader) pathMeant(text string) string {
+	end := strings.IndexAny(text, ".[")
+	if end < 0 || !isPathTail(text[end:]) {
+		return ""
+	}
+	root := text[:end]
+	known := root == "data" || root == "metadata" || root == "state" && r.state != nil || root == "reads" && r.reads != nil
+	meant := "$." + text
+	if _, bound := r.bound[root]; bound {
+		meant, known = "$"+text, true
+	}
+	if !known {
+		return ""
+	}
+	p, err := jsonpath.Parse(meant)
+	if err != nil || isFileName(text) && !r.declares(p) {
+		return ""
+	}
+	return meant
+}
+
+// isFileName reports whether a text ends as names of common files do: data.csv is no member that is called csv.
+func isFileName(text string) bool {
+	endings := []string{"csv", "json", "jsonl", "ndjson", "xml", "yaml", "yml", "txt", "md", "pdf", "html", "zip", "gz", "sql", "xlsx", "png", "jpg", "svg"}
+	return strings.Count(text, ".") == 1 && slices.Contains(endings, text[strings.IndexByte(text, '.')+1:])
+}
+
+// pathLetters is what nearly all paths are spelt with.
+const pathLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]-?$"
+
+// isPathTail reports whether all of a text could be the steps of a path, in the way in which nearly all paths are spelt.
+func isPathTail(text string) bool {
+	last := text[len(text)-1]
+	return last != '.' && strings.Trim(text, pathLetters) == ""
+}

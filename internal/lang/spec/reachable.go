@@ -1,0 +1,128 @@
+package spec
+
+import (
+	"slices"
+
+	"j17/internal/base/value"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/outline"
+	"j17/internal/lang/tick"
+)
+
+// dataPaths warns of each path in v that leads into the event's data where the schema lets nothing be. Such a path is
+// missing in every event: nearly always a slip of the pen.
+func (c *compiler) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
+	switch v.Kind() {
+	case value.String:
+		p, err := jsonpath.Parse(v.Str())
+		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" {
+			return
+		}
+		parent, name, declared := c.closedAt(schema, p.Steps[1:])
+		if name == "" {
+			return
+		}
+		if _, ok := jsonpath.Calculate(p.Text); !ok { // that has a warning of its own
+			c.nothingThere(at, p.Text, "data"+parent, name, declared)
+		}
+	case value.Array:
+		for i, elem := range v.Elems() {
+			c.dataPaths(elem, schema, at.Index(i))
+		}
+	case value.Object:
+		if form, _ := tick.HandlerForm(v); form == tick.Literal {
+			return
+		}
+		for _, m := range v.Members() {
+			c.dataPaths(m.Value, schema, at.Key(m.Key))
+		}
+	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+// maxWays bounds how many sets of schemas may hold for one place.
+const maxWays = 64
+
+// closedAt follows steps through a schema to the first member that no event can have, because each alternative that lets an
+// object be there allows declared properties only. It returns the way to the object, the member's name and the properties that
+// are declared, as far as they are wanted for a hint; the name is "" where there is no such member or where it would take more
+// than a look to know.
+func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
+	ways := [][]outline.Schema{{schema}}
+	for i, step := range steps {
+		var next [][]outline.Schema
+		declared, name = nil, ""
+		kind := outline.Object
+		if step.IsIndex {
+			kind = outline.Array
+		}
+
+		// Every alternative that lets the step be there leads on; one that allows declared members only closes it.
+		for _, schemas := range ways {
+			all, ok := c.alternatives(schemas)
+			if !ok {
+				return "", "", nil
+			}
+			for _, a := range all {
+				below, closed := c.below(a, step)
+				switch {
+				case closed != nil:
+					name = step.Key
+					declared = append(declared, closed...)
+				case a.Kinds()&kind != 0:
+					next = append(next, below)
+				}
+			}
+		}
+
+		switch {
+		case len(next) == 0 && name != "":
+			return jsonpath.StepsText(steps[:i]), name, declared
+		case len(next) == 0 || len(next) > maxWays || slices.ContainsFunc(next, func(w []outline.Schema) bool { return len(w) == 0 }):
+			return "", "", nil // nothing is said about what is there, or too much
+		}
+		ways = next
+	}
+	return "", "", nil
+}
+
+// alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are paid for by all
+// schemas of all of them. It reports false where there are too many.
+func (c *compiler) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
+	all, complete := outline.Cases(schemas, c.pathLooks)
+	if !complete {
+		all, complete = outline.Alternatives(schemas, c.pathLooks)
+	}
+	const looks = 4 // that putting one schema into one alternative takes as long as
+	n := 0
+	for _, a := range all {
+		n += looks * len(a)
+	}
+	return all, c.pathLooks.Spend(n) && complete
+}
+
+// below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items". closed is
+// not nil where nothing can be there: it has the properties that are declared.
+func (c *compiler) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
+	if step.IsIndex {
+		if step.Index < 0 && slices.ContainsFunc(a, func(s outline.Schema) bool { return s.Get("prefixItems").Len() > 0 }) {
+			return nil, nil
+		}
+		return a.Item(max(step.Index, 0)), nil
+	}
+	for _, s := range a {
+		if sub := s.Property(step.Key); !sub.IsMissing() {
+			schemas = append(schemas, sub)
+		} else if s.Closed() {
+			closed = []string{}
+			if c.Suggests() {
+				for _, m := range s.Get("properties").Members() {
+					closed = append(closed, m.Key)
+				}
+			}
+			return nil, closed
+		}
+	}
+	return schemas, nil
+}

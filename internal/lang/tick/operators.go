@@ -1,0 +1,655 @@
+package tick
+
+import (
+	"slices"
+	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
+)
+
+// language is a part of specs in which values are written. All have the same paths, and each some of the operators.
+type language uint8
+
+const (
+	handlers language = 1 << iota
+	conditions
+	templates
+	selections
+)
+
+// Form says what an object stands for in a value.
+type Form uint8
+
+// The forms. What the operator takes goes with them.
+const (
+	// Plain: the members are values themselves.
+	Plain Form = iota
+	// Literal: the operand as it is, in which nothing is a path.
+	Literal
+	// Followed: what the operand, which is a path, leads to.
+	Followed
+	// Merged: one object of the members of those in the operand, an array.
+	Merged
+	// Text: some text.
+	Text
+	// Numeric: some number.
+	Numeric
+	// Whole: some integer.
+	Whole
+	// Scalar: some number or text.
+	Scalar
+	// Computed: a value of which nothing is known before.
+	Computed
+	// Chosen: the members "then" and "else" of the object, one of which is the value. Without the latter it may be null.
+	Chosen
+)
+
+// operator is a form of objects that stand for a value which has to be computed: a row of the one table of them.
+type operator struct {
+	// name is the key that an object is known by.
+	name string
+	// in has the languages that have the operator.
+	in language
+	// form is what it stands for.
+	form Form
+	// alone says that nothing may stand beside the name.
+	alone bool
+	// operands are the members that hold values.
+	operands []operandForm
+	// compile compiles the object v, which stands at the place at.
+	compile func(c *compiler, v value.Value, at diag.Pointer, name string, keeps bool) node
+}
+
+// everywhere is where ordinary operators may stand.
+const everywhere = handlers | conditions | templates | selections
+
+// operators returns the table of all of them. What begins with "$" and is no operator of a language is an error; every other name
+// is data, but for the three old names that templates have, where they are the only key: see form.
+func operators() []operator {
+	own := func(name string, as Reading) []operandForm { return []operandForm{{key: name, reading: as}} }
+	scaled := operandForm{key: "scale", reading: AsNumber}
+	return []operator{
+		{"$", everywhere, Followed, true, own("$", AsValue), (*compiler).pathForm},
+		{"$literal", everywhere, Literal, true, nil, (*compiler).literalForm},
+		{"$merge", everywhere, Merged, true, own("$merge", asObjects), (*compiler).mergeForm},
+		{"merge", templates, Merged, true, own("merge", asObjects), (*compiler).mergeForm},
+		{"$coalesce", everywhere, Computed, true, own("$coalesce", AsValue), (*compiler).coalesceForm},
+		{"coalesce", templates, Computed, true, own("coalesce", AsValue), (*compiler).coalesceForm},
+		{
+			"$if", everywhere, Chosen, false,
+			append(own("$if", AsPredicate), operandForm{key: "then"}, operandForm{key: "else"}),
+			(*compiler).choiceForm,
+		},
+		// Numbers.
+		{"$add", everywhere, Numeric, false, own("$add", asNumbers), (*compiler).numbersForm},
+		{"$subtract", everywhere, Numeric, false, own("$subtract", asNumbers), (*compiler).numbersForm},
+		{"$multiply", everywhere, Numeric, false, own("$multiply", asNumbers), (*compiler).numbersForm},
+		{"$divide", everywhere, Numeric, false, append(own("$divide", asNumbers), scaled), (*compiler).quotientForm},
+		{"$round", everywhere, Numeric, false, append(own("$round", AsNumber), scaled), (*compiler).quotientForm},
+		{"$negate", everywhere, Numeric, false, own("$negate", AsNumber), (*compiler).numbersForm},
+		{"$abs", everywhere, Numeric, false, own("$abs", AsNumber), (*compiler).numbersForm},
+		{"$min", everywhere, Scalar, false, own("$min", asValues), (*compiler).numbersForm},
+		{"$max", everywhere, Scalar, false, own("$max", asValues), (*compiler).numbersForm},
+		{"$sum", everywhere, Numeric, false, append(own("$sum", AsArray), operandForm{key: "of", reading: AsNumber}), (*compiler).foldForm},
+		{"$count", everywhere, Whole, false, append(own("$count", AsArray), operandForm{key: "where", reading: AsPredicate}), (*compiler).foldForm},
+		// Texts.
+		{"$concat", everywhere, Text, true, own("$concat", AsValue), (*compiler).concatForm},
+		{"concat", templates, Text, true, own("concat", AsValue), (*compiler).concatForm},
+		{"$lower", everywhere, Text, false, own("$lower", AsText), (*compiler).textForm},
+		{"$upper", everywhere, Text, false, own("$upper", AsText), (*compiler).textForm},
+		{"$trim", everywhere, Text, false, own("$trim", AsText), (*compiler).textForm},
+		{
+			"$slice", everywhere, Text, false,
+			append(own("$slice", AsText), operandForm{key: "from", reading: AsNumber}, operandForm{key: "to", reading: AsNumber}),
+			(*compiler).sliceForm,
+		},
+		// Times.
+		{"$now", everywhere, Scalar, false, nil, (*compiler).nowForm},
+		{
+			"$add_duration", everywhere, Scalar, false,
+			[]operandForm{{within: "$add_duration", place: 0, reading: AsTime}, {within: "$add_duration", place: 1, reading: AsText}},
+			(*compiler).durationForm,
+		},
+		{"$date_trunc", everywhere, Scalar, false, own("$date_trunc", AsTime), (*compiler).truncateForm},
+		// Arrays, where projections put something together.
+		{"$map", selections, Computed, false, nil, (*compiler).mapForm},
+		{"$lookup", selections, Computed, false, nil, (*compiler).lookupForm},
+	}
+}
+
+// operatorNamed returns the operator of a name.
+func operatorNamed(name string) (operator, bool) {
+	for _, o := range operators() {
+		if o.name == name {
+			return o, true
+		}
+	}
+	return operator{}, false
+}
+
+// named reports whether a key of an object with so many members can be the name of an operator.
+func (l language) named(key string, members int) bool {
+	return strings.HasPrefix(key, "$") || l == templates && members == 1
+}
+
+// HandlerForm says what an object stands for in a value of a handler that compiles, and returns what its operator takes. What is
+// no object is plain.
+func HandlerForm(v value.Value) (Form, value.Value) { return formOf(v, handlers) }
+
+// TemplateForm is HandlerForm for templates of events.
+func TemplateForm(v value.Value) (Form, value.Value) { return formOf(v, templates) }
+
+// SelectionForm is HandlerForm for the select of a projection.
+func SelectionForm(v value.Value) (Form, value.Value) { return formOf(v, selections) }
+
+func formOf(v value.Value, in language) (Form, value.Value) {
+	o, operand, ok := operatorOf(v, in)
+	if !ok {
+		return Plain, value.Value{}
+	}
+	return o.form, operand
+}
+
+// operatorOf returns the operator that an object is, and what it takes.
+func operatorOf(v value.Value, in language) (operator, value.Value, bool) {
+	if v.Kind() != value.Object {
+		return operator{}, value.Value{}, false
+	}
+	for _, m := range v.Members() {
+		if !in.named(m.Key, v.Len()) {
+			continue
+		}
+		if o, ok := operatorNamed(m.Key); ok && o.in&in != 0 {
+			return o, m.Value, true
+		}
+	}
+	return operator{}, value.Value{}, false
+}
+
+// OperatorParts returns the parts of an operator in a value that compiles. It reports false where v is none: its members, if it has
+// any, are values themselves then.
+func OperatorParts(v value.Value, at diag.Pointer) ([]Part, bool) {
+	o, _, ok := operatorOf(v, everywhere&^selections)
+	if !ok {
+		o, _, ok = operatorOf(v, templates)
+	}
+	var out []Part
+	for _, operand := range o.operands {
+		out = operand.parts(v, at, out)
+	}
+	return out, ok
+}
+
+// objectValue compiles an object: an operator, or one whose members are values themselves.
+func (c *compiler) objectValue(v value.Value, at diag.Pointer, keeps bool) node {
+	members := v.Members()
+	for i := range members {
+		if n, ok := c.form(v, at, members[i].Key, keeps); ok {
+			return n
+		}
+	}
+	n := &objectNode{keys: make([]string, len(members)), values: make([]node, len(members)), lenient: c.language == selections}
+	same := true
+	for i, m := range members {
+		n.keys[i] = m.Key
+		n.values[i] = c.value(m.Value, at.Key(m.Key), keeps)
+		same = same && isLiteral(n.values[i])
+	}
+	if same {
+		made := make([]value.Member, len(members))
+		for i, key := range n.keys {
+			made[i] = value.Member{Key: key, Value: literalOf(n.values[i])}
+		}
+		return &literal{value.ObjectValue(made...)}
+	}
+	return n
+}
+
+// form compiles the object v if its member called key makes it an operator, or faulty.
+func (c *compiler) form(v value.Value, at diag.Pointer, key string, keeps bool) (node, bool) {
+	if !c.language.named(key, v.Len()) {
+		return nil, false
+	}
+	o, ok := operatorNamed(key)
+	switch ok = ok && o.in&c.language != 0; {
+	case !ok && !strings.HasPrefix(key, "$"):
+		return nil, false
+	case (!ok || v.Len() > 1 && o.alone) && c.language == templates && c.l.Stored:
+		c.l.Warnf(at.Key(key), "%s is data here, as long as this spec is not deployed again: keys with \"$\" name operators", diag.Quote(key)).AtKey().
+			Hintf(`put it into {"$literal": ...}`)
+		return nil, false
+	case !ok:
+		c.unknownForm(at, key)
+		return &literal{}, true
+	case v.Len() > 1 && o.alone:
+		d := c.errorf(at, "%q must be the only key of its object", key)
+		if o.form == Text || o.form == Computed {
+			d.Hintf(`take out what stands beside it; where an object is meant, the value needs a name, as in {"name": {%q: [...]}}`, key)
+		} else {
+			d.Hintf(`use {"$merge": [...]} to put several objects together`)
+		}
+		return &literal{}, true
+	}
+	return c.computed(&o, v, at, keeps), true
+}
+
+// Limits of an expression: all that a predicate, a template or the values of an operation are made of.
+const (
+	// MaxOperators is how many operators an expression may have.
+	MaxOperators = 200
+	// MaxOperatorDepth is how many of them may stand inside of each other.
+	MaxOperatorDepth = 16
+)
+
+// computed compiles an operator. One whose operands are all known is computed at once.
+func (c *compiler) computed(o *operator, v value.Value, at diag.Pointer, keeps bool) node {
+	// Paths and literals compute nothing, old names and those that have a limit of their own are not counted.
+	counted := o.in == everywhere && o.name != "$" && o.name != "$literal"
+	if !counted {
+		return o.compile(c, v, at, o.name, keeps)
+	}
+	place := at.Key(o.name)
+	c.operators++
+	c.within++
+	defer func() { c.within-- }()
+	switch {
+	case c.operators == MaxOperators+1:
+		c.errorf(place, "more than %d operators are in one expression", MaxOperators).AtKey().
+			Hintf("go over arrays with $sum and $count, or keep what is computed in the state")
+	case c.within == MaxOperatorDepth+1:
+		c.errorf(place, "more than %d operators stand inside of each other here", MaxOperatorDepth).AtKey().
+			Hintf("an operator takes up to %d operands: write what is needed flatter, or keep a part of it in the state", MaxOperands)
+	}
+	if c.operators > MaxOperators || c.within > MaxOperatorDepth {
+		return &literal{}
+	}
+
+	paths, errors := len(c.nodes), c.l.Errors()
+	n := o.compile(c, v, at, o.name, keeps)
+	switch {
+	case c.l.Errors() > errors:
+		return n
+	case len(c.nodes) > paths:
+		c.computes++
+		return n
+	default:
+		return c.fold(n, place)
+	}
+}
+
+// fold computes an operator that reads nothing. What has no value is an error.
+func (c *compiler) fold(n node, at diag.Pointer) node {
+	e := NewEnv(work.Counted(maxFold))
+	e.begin(len(c.slots))
+	e.left = MaxState
+	v, ok := n.eval(e)
+	switch {
+	case ok:
+		return &literal{v}
+	case e.misfit == nil:
+		c.errorf(at, "it takes too much to compute this").AtKey().Hintf("write the value itself")
+	default:
+		d := c.errorf(at, "%s", e.misfit.Message).AtKey()
+		if q, ok := n.(*quotientNode); ok && q.scale == nil && literalOf(q.by).Sign() != 0 {
+			d.Hintf(`add "scale", the number of digits after the point, as in {"$divide": [1, 3], "scale": 2}`)
+		} else {
+			d.Hintf("all of its operands stand here, so that it never has a value")
+		}
+	}
+	return &literal{}
+}
+
+// maxFold is what it may take to compute an operator whose operands are all known, in units of work.
+const maxFold = 1 << 17
+
+// operatorsHere lists the operators of the language, without the plain "$" and the old names.
+func (c *compiler) operatorsHere() []string {
+	var names []string
+	for _, o := range operators() {
+		if o.in&c.language != 0 && len(o.name) > 1 && o.name[0] == '$' {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
+// operatorMeant returns the operator that an unknown name stands for.
+func operatorMeant(l *diag.List, name string, known []string) string {
+	switch strings.ToLower(strings.ReplaceAll(name[1:], "_", "")) {
+	case "plus", "addition":
+		return "$add"
+	case "minus", "sub":
+		return "$subtract"
+	case "times", "mul", "product":
+		return "$multiply"
+	case "div", "quotient":
+		return "$divide"
+	case "ceil", "ceiling", "floor", "truncate":
+		return "$round"
+	case "neg":
+		return "$negate"
+	case "length", "size", "len":
+		return "$count"
+	case "total", "reduce":
+		return "$sum"
+	case "substring", "substr":
+		return "$slice"
+	case "join":
+		return "$concat"
+	case "tolower", "lowercase":
+		return "$lower"
+	case "toupper", "uppercase":
+		return "$upper"
+	case "ifnull", "default":
+		return "$coalesce"
+	case "cond", "condition", "case", "switch", "when", "choose", "ternary", "iif", "then":
+		return "$if"
+	case "dateadd", "addtime":
+		return "$add_duration"
+	case "datetrunc", "startof":
+		return "$date_trunc"
+	default:
+		return l.Nearest(name, known)
+	}
+}
+
+// unknownForm reports a key that starts with "$" and is no operator.
+func (c *compiler) unknownForm(at diag.Pointer, key string) {
+	known := c.operatorsHere()
+	_, exists := operatorNamed(key)
+	d := c.errorf(at.Key(key), "unknown operator %s", diag.Quote(key)).AtKey()
+	near := operatorMeant(c.l, key, known)
+	switch {
+	case exists:
+		d.Hintf("%s is for the select of projections", key)
+	case near != "":
+		d.Hintf("did you mean %q?", near)
+	default:
+		d.Hintf(`the operators are %s; put an object with such a key into {"$literal": ...}`, wordList(known))
+	}
+}
+
+func (c *compiler) pathForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	path, at := v.Get(name), at.Key(name)
+	if path.Kind() != value.String || !jsonpath.IsPath(path.Str()) {
+		c.errorf(at, `"$" takes a path`).Hintf(`write {"$": "$.data.name"}`)
+		return &literal{}
+	}
+	return c.pathText(path.Str(), at, keeps)
+}
+
+func (c *compiler) literalForm(v value.Value, _ diag.Pointer, name string, _ bool) node {
+	return &literal{v.Get(name)}
+}
+
+// mergeForm compiles "$merge" and "merge". What can be no object is an error only under the name that has a "$".
+func (c *compiler) mergeForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	v, at = v.Get(name), at.Key(name)
+	if name != "$merge" {
+		return &mergeNode{items: c.arguments(v, at, name, keeps)}
+	}
+	if v.Kind() != value.Array {
+		c.errorf(at, `"$merge" takes an array of objects, not %s`, kindOf(v)).Hintf(`write {"$merge": ["$.data", {"status": "new"}]}`)
+		return &literal{}
+	}
+	n := &mergeNode{items: make([]node, v.Len())}
+	for i, elem := range v.Elems() {
+		item := c.value(elem, at.Index(i), keeps)
+		if !can(item, value.Object) {
+			c.errorf(at.Index(i), `"$merge" puts objects together, and this is %s`, c.yielded(elem, item)).Hintf("write an object or a path that leads to one")
+		}
+		n.items[i] = item
+	}
+	return n
+}
+
+// can reports whether a node may have a value of a kind. A literal that was faulty may be anything.
+func can(n node, k value.Kind) bool {
+	switch n := n.(type) {
+	case *literal:
+		return n.v.Kind() == k || n.v.IsMissing()
+	case *objectNode, *mergeNode:
+		return k == value.Object
+	case *arrayNode:
+		return k == value.Array
+	case *numbersNode:
+		return k == value.Number || k == value.String && n.orders()
+	case *quotientNode, *foldNode:
+		return k == value.Number
+	case *concatNode, *textNode, *sliceNode:
+		return k == value.String
+	case *choiceNode:
+		return can(n.then, k) || can(n.other, k)
+	case *nowNode, *durationNode, *truncateNode:
+		return k == value.Number || k == value.String
+	default:
+		return true
+	}
+}
+
+func (c *compiler) coalesceForm(v value.Value, at diag.Pointer, name string, keeps bool) node {
+	return &coalesceNode{c.arguments(v.Get(name), at.Key(name), name, keeps)}
+}
+
+// arguments compiles what an operator takes that has any number of operands.
+func (c *compiler) arguments(v value.Value, at diag.Pointer, name string, keeps bool) []node {
+	if v.Kind() != value.Array {
+		d := c.errorf(at, "%s takes an array", name)
+		if strings.HasPrefix(name, "$") {
+			d.Hintf(`write {"%s": ["$.data.a", "$.data.b"]}`, name)
+		} else {
+			d.Hintf(`an object whose only key is concat, coalesce or merge is an operator; write {"$literal": ...} for data that looks like one`)
+		}
+		return nil
+	}
+	nodes := make([]node, v.Len())
+	for i, elem := range v.Elems() {
+		nodes[i] = c.value(elem, at.Index(i), keeps)
+	}
+	return nodes
+}
+
+// coalesceNode is the first of its arguments that is not null. One with an optional path that leads nowhere is passed over, one with
+// operands that do not fit is not.
+type coalesceNode struct{ items []node }
+
+func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
+	for _, item := range n.items {
+		v, ok := item.eval(e)
+		switch {
+		case ok && v.Kind() != value.Null:
+			return v, true
+		case !ok && e.misfit != nil:
+			return v, false
+		}
+	}
+	return value.NullValue(), e.work.Err() == nil
+}
+
+// MaxForms is how many $map and $lookup may stand inside of each other.
+const MaxForms = 8
+
+// tooDeep counts a $map or a $lookup until leave is called. It reports the one that stands inside of too many others.
+func (c *compiler) tooDeep(at diag.Pointer) (leave func(), deep bool) {
+	c.forms++
+	if c.forms == MaxForms+1 {
+		c.errorf(at, "more than %d $map and $lookup stand inside of each other here", MaxForms).
+			Hintf("each of them multiplies the work of those inside of it; write what is needed flatter, or as several projections")
+	}
+	return func() { c.forms-- }, c.forms > MaxForms
+}
+
+// mapForm compiles {"$map": path, "as": "$item", "to": value}.
+func (c *compiler) mapForm(v value.Value, at diag.Pointer, _ string, _ bool) node {
+	leave, deep := c.tooDeep(at)
+	defer leave()
+	if deep {
+		return &literal{}
+	}
+	c.shape(v, at, "a $map", []string{"$map", "as", "to"}, nil)
+	n := &mapNode{in: c.outerPath(v.Get("$map"), at.Key("$map"), "$map")}
+	outer := c.scope
+	name := NewBinding(v.Get("as"), at.Key("as"), c.scope, c.l)
+	if name != "" {
+		c.scope = c.scope.With(name[1:])
+	}
+	n.slot, _ = c.bound(name, func() { n.to = c.value(v.Get("to"), at.Key("to"), false) })
+	c.scope = outer
+	return n
+}
+
+// maxWanted is how many fields of an element $lookup may ask for.
+const maxWanted = 10
+
+// lookupForm compiles {"$lookup": path, "where": {field: value}, "select": value}.
+func (c *compiler) lookupForm(v value.Value, at diag.Pointer, _ string, _ bool) node {
+	leave, deep := c.tooDeep(at)
+	defer leave()
+	if deep {
+		return &literal{}
+	}
+	c.shape(v, at, "a $lookup", []string{"$lookup", "where"}, []string{"select"})
+	n := &lookupNode{in: c.outerPath(v.Get("$lookup"), at.Key("$lookup"), "$lookup")}
+	where, within := v.Get("where"), at.Key("where")
+	switch {
+	case where.IsMissing():
+	case where.Kind() != value.Object:
+		d := c.errorf(within, "where must be an object, not %s", kindOf(where))
+		if where.Kind() == value.Array {
+			d.Hintf(`write one member for each field, as in {"id": "$item.id"}`)
+		}
+	case where.Len() == 0:
+		c.errorf(within, "where must not be empty")
+	case where.Len() > maxWanted:
+		c.errorf(within, "where may have at most %d entries and has %d", maxWanted, where.Len())
+	default:
+		for _, m := range where.Members() {
+			n.keys = append(n.keys, m.Key)
+			n.wants = append(n.wants, c.value(m.Value, within.Key(m.Key), false))
+		}
+		n.first = []value.Step{{Key: n.keys[0]}}
+	}
+	if of := v.Get("select"); !of.IsMissing() {
+		// Here "$" is the element that was found.
+		outer := c.scope
+		c.scope.Members, c.scope.Plain = nil, true
+		n.of = c.value(of, at.Key("select"), false)
+		c.scope = outer
+	}
+	return n
+}
+
+// shape reports keys of a form that are missing or mean nothing.
+func (c *compiler) shape(v value.Value, at diag.Pointer, what string, required, optional []string) {
+	known := slices.Concat(required, optional)
+	var misspelt []string
+	for _, m := range v.Members() {
+		if !slices.Contains(known, m.Key) {
+			misspelt = append(misspelt, c.l.Nearest(m.Key, known))
+			c.l.UnknownKey(at, m.Key, known)
+		}
+	}
+	for _, key := range required {
+		// Who misspells a key does not need to hear that it is missing.
+		if !v.Get(key).IsMissing() || slices.Contains(misspelt, key) {
+			continue
+		}
+		d := c.errorf(at, "%s needs the key %q", what, key).AtKey()
+		if key == "as" {
+			d.Hintf(`name each element, as in "as": "$item"`)
+		}
+	}
+}
+
+// mapNode makes an array of what "to" yields for each element of another one.
+type mapNode struct {
+	in   node
+	slot int
+	to   node
+}
+
+func (n *mapNode) eval(e *Env) (value.Value, bool) {
+	array, ok := n.in.eval(e)
+	if !ok {
+		return value.Value{}, false
+	}
+	outer := e.slots[n.slot]
+	defer func() { e.slots[n.slot] = outer }()
+	elems := make([]value.Value, 0, array.Len())
+	for _, elem := range array.Elems() {
+		e.slots[n.slot] = elem
+		v, ok := n.to.eval(e)
+		if !e.spend(1) {
+			return value.Value{}, false
+		}
+		switch {
+		case ok:
+			elems = append(elems, v)
+		case e.forgiven():
+			elems = append(elems, value.NullValue())
+		}
+	}
+	return value.ArrayValue(elems...), true
+}
+
+// lookupNode finds the first element of an array that has all fields, and yields it or what "select" makes of it.
+type lookupNode struct {
+	in    node
+	keys  []string
+	wants []node
+	// first leads to the first of the fields, by which elements are looked up.
+	first []value.Step
+	of    node
+}
+
+func (n *lookupNode) eval(e *Env) (value.Value, bool) {
+	array, ok := n.in.eval(e)
+	if !ok {
+		return value.Value{}, false
+	}
+	wants := make([]value.Value, len(n.wants))
+	for i, want := range n.wants {
+		if wants[i], ok = want.eval(e); !ok {
+			return value.Value{}, false
+		}
+	}
+	// An array that is searched for every element of another one is known after a while. No path is called like the field here.
+	var buf [8]int
+	hits, looked := e.lookups().Find(array, "\x00"+n.keys[0], n.first, wants[0], len(n.keys) == 1, buf[:0])
+	if !e.spend(1 + looked) {
+		return value.Value{}, false
+	}
+	at := slices.IndexFunc(hits, func(i int) bool { return n.fits(e, array.Index(i), wants) })
+	switch {
+	case e.work.Err() != nil:
+		return value.Value{}, false
+	case at < 0:
+		return value.NullValue(), true
+	}
+	i := hits[at]
+	if n.of == nil {
+		return array.Index(i), true
+	}
+	outer := e.members
+	defer func() { e.members = outer }()
+	e.members = array.Index(i)
+	return n.of.eval(e)
+}
+
+// fits reports whether an element that has the first field has all others. When the budget has ended it reports true, so that nobody looks further.
+func (n *lookupNode) fits(e *Env, elem value.Value, wants []value.Value) bool {
+	for i := 1; i < len(n.keys); i++ {
+		var compared int
+		equal := value.EqualCounted(elem.Get(n.keys[i]), wants[i], &compared)
+		if !e.spend(1 + compared) {
+			return true
+		}
+		if !equal {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,238 @@
+// Package tick is the language of specs: the operations of handlers, which turn an aggregate's state and an event into the
+// next state, and the expressions that handlers share with conditions, templates of events and projections. There is one
+// compiled path, one environment (Env) and one table of operators for all of them.
+//
+// All is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known what an
+// expression reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md and
+// implications.md are the language's manual.
+package tick
+
+import (
+	"math"
+	"sync"
+
+	"j17/internal/base/value"
+	"j17/internal/base/work"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
+)
+
+// Limits of a handler.
+const (
+	// MaxNesting is how many operations one may stand inside of.
+	MaxNesting = 5
+	// MaxOperations is how many operations a handler may have, nested ones included.
+	MaxOperations = 100
+)
+
+// Semantics is the version of what handlers do. It is part of the fingerprint of each aggregate type, so that states which an
+// older version made are not taken for those of this one. TestSemantics fails when it has to be raised.
+const Semantics = 4
+
+// Event is an event as handlers, predicates and templates see it. It parses its data and metadata when they are
+// first needed, so it is for one goroutine.
+type Event struct {
+	// Key is the event's key, "type:id".
+	Key  string
+	Type string
+	// Timestamp is the event's time in Unix seconds; metadata.timestamp has the same.
+	Timestamp int64
+	Data      Document
+	Metadata  Document
+}
+
+// Document is a JSON value that may not have been parsed yet. The zero Document is missing.
+type Document struct {
+	raw    []byte
+	tree   value.Value
+	parsed bool
+}
+
+// Raw returns the document of canonical JSON text. The text must not change as long as the document is in use; values
+// taken from the document do not keep it.
+func Raw(src []byte) Document { return Document{raw: src} }
+
+// Parsed returns the document of a value.
+func Parsed(v value.Value) Document { return Document{tree: v, parsed: true} }
+
+// Value returns the whole value, the zero Value if the text is not JSON.
+func (d *Document) Value() value.Value {
+	if !d.parsed {
+		d.parsed = true
+		if v, err := value.ParseStored(string(d.raw)); err == nil {
+			d.tree = v
+		}
+	}
+	return d.tree
+}
+
+// Fault says why an operation did not change what it was meant to change. Faults do not stop a handler: the operation
+// is left out and the next one runs.
+type Fault struct {
+	// Pointer leads to the operation in the spec.
+	Pointer diag.Pointer
+	// Message is a sentence.
+	Message string
+}
+
+// Handler is a compiled handler. It may be used by many goroutines at the same time.
+type Handler struct {
+	ops   []operation
+	slots int
+	// wantsState says that some path starts with "$.state".
+	wantsState bool
+	data       picks
+	metadata   picks
+	reads      []string
+	// light is how many bytes an event may have for the handler not to be heavy.
+	light int
+	envs  sync.Pool
+}
+
+// Reads returns the event paths that the handler may read, sorted, without their "?" and ".$entries". What is not
+// below one of them cannot influence the result.
+func (h *Handler) Reads() []string { return h.reads }
+
+// Apply returns the state after the event. ed makes all changes, so containers of state that ed owns are changed in
+// place: state must not be used afterwards unless ed was frozen before. faults, if not nil, is told of each operation
+// that did not fit. Apply does not add timestamps: see Stamp.
+//
+// All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before; but
+// whoever goes on with it must have frozen ed before Apply.
+func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault)) (value.Value, error) {
+	if len(h.ops) == 0 {
+		return state, nil
+	}
+	e, _ := h.envs.Get().(*Env)
+	if e == nil {
+		e = &Env{
+			slots:    make([]value.Value, h.slots),
+			data:     picked{plan: &h.data, values: make([]value.Value, h.data.n)},
+			metadata: picked{plan: &h.metadata, values: make([]value.Value, h.metadata.n)},
+		}
+	}
+	if h.wantsState {
+		ed.Freeze()
+		e.state = state
+	}
+	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
+	e.work, e.total, e.left = b, state.Weight(), math.MaxInt
+	e.run(h.ops)
+	err := b.Err()
+	if err == nil {
+		state = e.current
+	}
+	e.reset()
+	h.envs.Put(e)
+	return state, err
+}
+
+// Members that the engine adds to the state of every aggregate.
+const (
+	createdAt = "created_at"
+	updatedAt = "updated_at"
+)
+
+// Stamp sets the members "created_at" and "updated_at" of a state that is an object, over whatever handlers put there.
+// created is the time of the aggregate's first event, updated that of its latest, both in Unix seconds. It is called
+// after the handler of each event.
+func Stamp(ed *value.Editor, state value.Value, created, updated int64) value.Value {
+	if state.Kind() != value.Object {
+		return state
+	}
+	unbounded := value.Weight{Bytes: math.MaxInt, Values: math.MaxInt}
+	stamp := value.Int(created)
+	ed.Set(&state, createdAt, &stamp, stamp.Weight(), unbounded)
+	stamp = value.Int(updated)
+	ed.Set(&state, updatedAt, &stamp, stamp.Weight(), unbounded)
+	return state
+}
+
+// picks is the plan for reading a document: which of its values to pick out of its text.
+type picks struct {
+	finder *value.Finder
+	steps  [][]value.Step
+	n      int
+}
+
+// picked is what picks found in one event's document.
+type picked struct {
+	plan   *picks
+	values []value.Value
+	done   bool
+}
+
+// at returns the value that pick i found in d.
+func (p *picked) at(e *Env, d *Document, i int) value.Value {
+	if !p.done {
+		p.done = true
+		found := false
+		if !d.parsed {
+			var parsed value.Weight
+			parsed, found = p.plan.finder.Find(d.raw, p.values)
+			e.spend(len(d.raw)/work.BytesPerUnit + parseWork(parsed))
+		}
+		if !found {
+			tree := e.parse(d)
+			for j, steps := range p.plan.steps {
+				p.values[j] = tree.At(steps)
+			}
+		}
+	}
+	return p.values[i]
+}
+
+func (p *picked) reset() {
+	if p.done {
+		clear(p.values)
+		p.done = false
+	}
+}
+
+// maxPicks is how many values are picked out of a text; with more of them it is cheaper to parse it.
+const maxPicks = 16
+
+// planPicks decides how nodes, which read the same document, get their values.
+func planPicks(nodes []*pathNode) picks {
+	var p picks
+	index := map[string]int{}
+	for _, n := range nodes {
+		if len(n.steps) == 0 {
+			return picks{}
+		}
+		text := jsonpath.StepsText(n.steps)
+		if _, ok := index[text]; !ok {
+			index[text] = len(p.steps)
+			p.steps = append(p.steps, n.steps)
+		}
+	}
+	if len(p.steps) == 0 || len(p.steps) > maxPicks {
+		return picks{}
+	}
+	for _, n := range nodes {
+		n.pick = index[jsonpath.StepsText(n.steps)]
+	}
+	p.n, p.finder = len(p.steps), value.NewFinder(p.steps)
+	return p
+}
+
+// CompileHandler compiles a handler that is an array of operations or a single one. at is its place in the spec. It
+// adds everything that is wrong to l and returns nil if that includes an error.
+func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
+	c := compiler{l: l, language: handlers}
+	before := l.Errors()
+	ops := c.operations(v, at, "a handler")
+	if c.count > MaxOperations {
+		l.Errorf(at, "the handler has more than %d operations, nested ones included", MaxOperations).
+			Hintf("split the event into several types, or use a WebAssembly handler")
+	}
+	if l.Errors() > before {
+		return nil
+	}
+	h := &Handler{ops: ops, slots: len(c.slots), reads: c.reads()}
+	h.wantsState = c.reading(fromState) != nil
+	h.data = planPicks(c.reading(fromData))
+	h.metadata = planPicks(c.reading(fromMetadata))
+	h.light = lightUpTo(ops)
+	return h
+}

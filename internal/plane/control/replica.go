@@ -1,0 +1,791 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Replication keeps the registries of workers in step with that of their headnode.
+type Replication struct{ *items }
+
+// replicatedSpaces are the side spaces of the System tenant that replicas have copies of, with whole deletions by key. Of
+// environments they have copies of the specs.
+func replicatedSpaces() []store.Space {
+	return []store.Space{instanceSpace, nameSpace, operatorSpace, emailSpace, keySpace, SecretSpace, revokedSpace, nodeSpace, droppedSpace}
+}
+
+// positionSpace has one item in a replica: the position that it has reached.
+const positionSpace store.Space = "control.replica"
+
+const positionKey = "position"
+
+// Change is one item of the registry as it is now. A nil Value means that the item is gone.
+type Change struct {
+	// Tenant is that of an environment; "" stands for the System tenant.
+	Tenant j17.Tenant  `json:"tenant,omitempty"`
+	Space  store.Space `json:"space"`
+	Key    string      `json:"key"`
+	Value  []byte      `json:"value,omitempty"`
+	// Expires is when the item goes by itself; zero means never.
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// Update brings a replica from one position to another.
+type Update struct {
+	// Position is where the replica is afterwards.
+	Position string `json:"position"`
+	// Whole tells that Changes are everything there is, and that the replica must forget whatever else it has.
+	Whole   bool     `json:"whole,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// MovesSpecs reports whether there may be environments whose current spec is another one now, or is needed here now.
+func (r *Update) MovesSpecs() bool {
+	return r.Whole || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Space == specHeadSpace || c.Space == instanceSpace })
+}
+
+// Upstream is the headnode as a replica sees it. Errors are *j17.Errors; CodeUnavailable where it cannot be reached, and of PutSpec
+// CodeOutcomeUnknown where it may have stored the spec.
+type Upstream interface {
+	// PutSpec does what Registry.PutSpec does, as the actor of the context.
+	PutSpec(ctx context.Context, d Deployment) (Spec, error)
+	// SpecVersion does what Registry.SpecVersion does.
+	SpecVersion(ctx context.Context, instance string, env j17.Environment, version int) (Spec, error)
+	// Audit adds a record, whose actor is set, to the headnode's log.
+	Audit(ctx context.Context, rec Record) error
+}
+
+// maxSentBytes is about how much a replica is sent at once.
+const maxSentBytes = 8 << 20
+
+// replication is what a registry knows of its replicas.
+type replication struct {
+	mu sync.Mutex
+	// moved is closed when a replica has come further.
+	moved    chan struct{}
+	replicas map[string]*progress // by node
+}
+
+// progress is how far a replica has come in the log.
+type progress struct {
+	reached   uint64
+	connected bool
+}
+
+func newReplication() *replication {
+	return &replication{moved: make(chan struct{}), replicas: map[string]*progress{}}
+}
+
+// wake lets everyone look again. The caller holds l.mu.
+func (l *replication) wake() {
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+// reach notes that a replica that is connected has what leads to a version of the log.
+func (l *replication) reach(node string, version uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.replicas[node]; p == nil || p.reached != version || !p.connected {
+		l.replicas[node] = &progress{reached: version, connected: true}
+		l.wake()
+	}
+}
+
+// position is a place in the log as replicas keep it.
+func (p place) position() string { return strconv.FormatUint(p.version, 10) + "-" + p.id.String() }
+
+// placeOf returns the place of a position; ok is false where this log has no such place, since it is that of another one, or
+// this one was set back to an earlier time.
+func (r *journal) placeOf(ctx context.Context, position string) (p place, ok bool, err error) {
+	digits, id, _ := strings.Cut(position, "-")
+	version, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil {
+		return place{}, false, nil //nolint:nilerr // it is no position of this version of the program
+	}
+	if version == 0 {
+		return place{}, id == j17.StreamID{}.String(), nil
+	}
+	entries, err := r.readLog(ctx, logKey(), version, version)
+	if err != nil || len(entries) == 0 || entries[0].id.String() != id {
+		return place{}, false, err
+	}
+	return entries[0].place, true, nil
+}
+
+// sent returns an item as replicas get it: passwords stay here.
+func sent(c Change) (Change, error) {
+	if c.Space != operatorSpace || c.Value == nil {
+		return c, nil
+	}
+	rec, err := decode[operatorRecord](c.Space, store.Item{Key: c.Key, Value: c.Value})
+	if err != nil {
+		return c, err
+	}
+	rec.Password = ""
+	if c.Value, err = json.Marshal(rec); err != nil { //nolint:gosec // the password has just been taken out
+		return c, internal(err)
+	}
+	return c, nil
+}
+
+// Next waits until there is something that the replica of the node does not have, which is at a position, and returns it, or a
+// part of it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
+// Positions are durable: whoever stays away for however long gets what has changed since.
+func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
+	// A position that is none of this log's leads to everything.
+	from, ok, err := r.placeOf(ctx, position)
+	if err != nil {
+		return Update{}, err
+	}
+	if !ok {
+		return r.everything(ctx)
+	}
+
+	for {
+		r.replication.reach(node, from.version)
+		end, err := r.logEnd(ctx)
+		if err != nil {
+			return Update{}, err
+		}
+
+		// What there is already.
+		if from.version < end.version {
+			to, changes, err := r.changes(ctx, from, end)
+			switch {
+			case err != nil:
+				return Update{}, err
+			case len(changes) > 0:
+				return Update{Position: to.position(), Changes: changes}, nil
+			}
+			from = to // what is not the replicas' business it need not be told of
+			continue
+		}
+
+		// Otherwise it waits for what comes.
+		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
+			if ctx.Err() != nil {
+				return Update{Position: from.position()}, nil //nolint:nilerr // whoever asked has waited for long enough
+			}
+			return Update{}, failure(err)
+		}
+	}
+}
+
+// changes returns the items that have changed between two places, as they are now, and to which place that leads, since there may
+// be more than is sent at once.
+func (r *Replication) changes(ctx context.Context, from, end place) (to place, changes []Change, err error) {
+	entries, err := r.readLog(ctx, logKey(), from.version+1, end.version)
+	if err != nil {
+		return from, nil, err
+	}
+
+	// Each item once, as it is now. A page ends behind an entry of the log, where the next can go on.
+	type item struct {
+		tenant j17.Tenant
+		space  store.Space
+		key    string
+	}
+	there, size := map[item]bool{}, 0
+	to = from
+	for _, e := range entries {
+		if size > maxSentBytes {
+			break
+		}
+		for _, c := range e.Changes {
+			if i := (item{c.Tenant, c.Space, c.Key}); there[i] {
+				continue // as it is now
+			} else {
+				there[i] = true
+			}
+			if c, err = r.present(ctx, c); err != nil {
+				return to, nil, err
+			}
+			if c, err = sent(c); err != nil {
+				return to, nil, err
+			}
+			size += len(c.Value)
+			changes = append(changes, c)
+		}
+		to = e.place
+	}
+	return to, changes, nil
+}
+
+// Disconnected tells that a node's replica is not there any more, so that nobody waits for it.
+func (r *Replication) Disconnected(node string) {
+	l := r.replication
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.replicas[node]; p != nil && p.connected {
+		p.connected = false
+		l.wake()
+	}
+}
+
+// AwaitReplicas waits until every replica that is connected has what this registry has now. When the context ends before, it
+// counts those that have not as disconnected. It returns which nodes do not have it for sure: these, and those that have
+// instances and are not connected.
+func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
+	l := r.replication
+
+	// Whoever has instances matters, even when it is away.
+	busy := map[string]bool{}
+	for _, i := range r.allInstances() {
+		if i.Node != "" {
+			busy[i.Node] = true
+		}
+	}
+
+	end, err := r.logEnd(ctx)
+	if err != nil {
+		return slices.Sorted(maps.Keys(busy)) // nobody can tell
+	}
+	target := end.version
+
+	// What is known of a replica moves under its own lock.
+	l.mu.Lock()
+	away := func() []string {
+		for name, p := range l.replicas {
+			if p.reached >= target {
+				delete(busy, name)
+			}
+		}
+		return slices.Sorted(maps.Keys(busy))
+	}
+
+	for {
+		missing := 0
+		for _, p := range l.replicas {
+			if p.connected && p.reached < target {
+				missing++
+			}
+		}
+		if missing == 0 {
+			defer l.mu.Unlock()
+			return away()
+		}
+
+		moved := l.moved
+		l.mu.Unlock()
+		select {
+		case <-moved:
+			l.mu.Lock()
+		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for name, p := range l.replicas {
+				if p.connected && p.reached < target {
+					p.connected, busy[name] = false, true
+				}
+			}
+			return away()
+		}
+	}
+}
+
+// everything returns all items that replicas have copies of. Of the sources of specs it has the current ones only; a replica
+// asks for others when it needs them.
+func (r *Replication) everything(ctx context.Context) (Update, error) {
+	end, err := r.logEnd(ctx) // What changes while it is read is sent again.
+	if err != nil {
+		return Update{}, err
+	}
+	whole := Update{Position: end.position(), Whole: true}
+	for _, space := range replicatedSpaces() {
+		err := each(ctx, r.store, j17.System, space, "", func(it store.Item) error {
+			c := Change{Space: space, Key: it.Key, Value: it.Value, Expires: it.Expires}
+			if !replicated(c) {
+				return nil
+			}
+			c, err := sent(c)
+			whole.Changes = append(whole.Changes, c)
+			return err
+		})
+		if err != nil {
+			return Update{}, err
+		}
+	}
+	for _, i := range r.allInstances() {
+		for _, env := range j17.Environments() {
+			specs, err := r.specsOf(ctx, j17.TenantOf(i.ID, env))
+			if err != nil {
+				return Update{}, err
+			}
+			whole.Changes = append(whole.Changes, specs...)
+		}
+	}
+	return whole, nil
+}
+
+// specsOf returns the specs of an environment with the current source, the head last.
+func (r *Replication) specsOf(ctx context.Context, t j17.Tenant) ([]Change, error) {
+	head, _, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var changes []Change
+	err = each(ctx, r.store, t, specSpace, "", func(it store.Item) error {
+		if !strings.HasSuffix(it.Key, sourceSuffix) && it.Key < versionKey(head.Version) {
+			changes = append(changes, Change{Tenant: t, Space: specSpace, Key: it.Key, Value: it.Value})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range specItems(t, versionKey(head.Version)) {
+		if c, err = r.present(ctx, c); err != nil {
+			return nil, err
+		}
+		changes = append(changes, c)
+	}
+	return changes, nil
+}
+
+// specItems are the items that change with a deployment, the head last.
+func specItems(t j17.Tenant, version string) []Change {
+	return []Change{
+		{Tenant: t, Space: specSpace, Key: version},
+		{Tenant: t, Space: specSpace, Key: version + sourceSuffix},
+		{Tenant: t, Space: specHeadSpace, Key: headKey},
+	}
+}
+
+// sourceSuffix ends the keys of the sources of specs (sourceKey).
+const sourceSuffix = "/source"
+
+// Follow makes the registry a replica of the one behind up: from now on it changes through Apply only, what it is asked to
+// change it refuses, and specs and audit records go to up. It must be called before the registry is used.
+func (r *Replication) Follow(up Upstream) { r.upstream = up }
+
+// UseNodeSecret makes nodes know each other by a secret that was configured, in place of the registry's own, and takes others from them as well while
+// it is changed. It must be called before the registry is used.
+func (r *Secrets) UseNodeSecret(secret string, others ...string) { r.node, r.nodeToo = secret, others }
+
+// Position returns the position that a replica has reached; "" before the first Apply.
+func (r *Replication) Position(ctx context.Context) (string, error) {
+	it, err := r.store.Get(ctx, j17.System, positionSpace, positionKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", failure(err)
+	}
+	return string(it.Value), nil
+}
+
+// The size of the writes in which a replica takes over changes.
+const (
+	maxAppliedItems = 500
+	maxAppliedBytes = 4 << 20
+)
+
+// Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
+// position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes away is
+// gone here all the same, until the memory is read anew.
+func (r *Replication) Apply(ctx context.Context, rep Update) error {
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	defer r.change.release()
+	changes := rep.Changes
+	if rep.Whole {
+		gone, err := r.surplus(ctx, changes)
+		if err != nil {
+			return err
+		}
+		changes = slices.Concat(gone, changes) // A name that was given up may have a new owner.
+	}
+	sides := make([]store.Side, 0, len(changes))
+	specs := map[j17.Tenant][]store.Side{}
+	for _, c := range changes {
+		if !replicated(c) {
+			return j17.Errorf(j17.CodeInvalidField, "The headnode has sent something that this version of the program does not know. Bring both to the same version.")
+		}
+		if c.Space == droppedSpace && c.Value == nil && !rep.Whole {
+			// The headnode is through with a deleted instance that this server may have data of.
+			var err error
+			if c.Value, err = json.Marshal(droppedRecord{DeletedAt: r.second()}); err != nil {
+				return internal(err)
+			}
+		}
+		side := store.Side{Op: store.Put, Space: c.Space, Key: c.Key, Value: c.Value, Expires: c.Expires}
+		if c.Value == nil {
+			side = store.Side{Op: store.Delete, Space: c.Space, Key: c.Key}
+		}
+		if c.Tenant != "" {
+			specs[c.Tenant] = append(specs[c.Tenant], side)
+			continue
+		}
+		sides = append(sides, side)
+	}
+
+	// Rights come first: what was taken away must not wait for an environment whose specs cannot be stored.
+	if err := r.takeOver(ctx, sides); err != nil {
+		return err
+	}
+	secret := slices.ContainsFunc(changes, func(c Change) bool { return c.Space == SecretSpace })
+	if rep.Whole || secret || !r.show(changes) {
+		if err := r.reload(ctx); err != nil {
+			r.doubt(sides)
+			return err
+		}
+	}
+
+	for _, t := range slices.Sorted(maps.Keys(specs)) {
+		if err := r.takeSpecs(ctx, t, specs[t], rep.Whole); err != nil {
+			return err
+		}
+	}
+	return r.takeOver(ctx, []store.Side{{Op: store.Put, Space: positionSpace, Key: positionKey, Value: []byte(rep.Position)}})
+}
+
+// replicated reports whether a change is of an item that replicas have copies of.
+func replicated(c Change) bool {
+	if c.Tenant != "" {
+		return c.Tenant != j17.System && (c.Space == specSpace || c.Space == specHeadSpace)
+	}
+	return slices.Contains(replicatedSpaces(), c.Space) && (c.Space != SecretSpace || c.Key == signingSecret)
+}
+
+// takeSpecs writes the specs of an environment that a replica takes over. The head is left alone where it is the same, since
+// events that are under way are fenced on it; and where it is later: this server has deployed since the headnode sent this. An earlier one
+// is taken over with everything alone, which a headnode sends that was set back.
+func (r *Replication) takeSpecs(ctx context.Context, t j17.Tenant, sides []store.Side, whole bool) error {
+	head, err := r.store.Get(ctx, t, specHeadSpace, headKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return failure(err)
+	}
+	for part := range parts(sides) {
+		part = slices.DeleteFunc(part, func(s store.Side) bool {
+			return s.Space == specHeadSpace && (bytes.Equal(s.Value, head.Value) || !whole && earlierHead(s.Value, head.Value))
+		})
+		if len(part) == 0 {
+			continue
+		}
+		if err := r.store.Write(ctx, t, part); err != nil {
+			return failure(err)
+		}
+	}
+	return nil
+}
+
+// earlierHead reports whether both are heads, and the first is of an earlier version than the second.
+func earlierHead(first, second []byte) bool {
+	var a, b specHead
+	return json.Unmarshal(first, &a) == nil && json.Unmarshal(second, &b) == nil && a.Version < b.Version
+}
+
+// parts yields writes in pieces that are small enough for one commit each.
+func parts(sides []store.Side) iter.Seq[[]store.Side] {
+	return func(yield func([]store.Side) bool) {
+		for begun := 0; begun < len(sides); {
+			end, size := begun, 0
+			for end < len(sides) && end-begun < maxAppliedItems && (end == begun || size+len(sides[end].Value) <= maxAppliedBytes) {
+				size += len(sides[end].Value)
+				end++
+			}
+			if !yield(sides[begun:end]) {
+				return
+			}
+			begun = end
+		}
+	}
+}
+
+// takeOver writes what a replica takes over of the System tenant, in parts.
+func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
+	begun := false
+	for part := range parts(sides) {
+		// What is taken away here may be what someone revoked; and there is only so much of it.
+		err := r.store.WriteFreeing(ctx, j17.System, part)
+		switch {
+		case err == nil:
+			begun = true
+			continue
+		case begun, !unwritten(err):
+			r.doubt(sides)
+		default:
+			r.restrict(sides)
+		}
+		return failure(err)
+	}
+	return nil
+}
+
+// openSigningKeys reads the keys that check tokens anew.
+func (r *items) openSigningKeys(ctx context.Context) error {
+	keys, _, err := get[signingRecord](ctx, r.store, SecretSpace, signingSecret)
+	if err != nil {
+		return failure(err)
+	}
+	if len(keys.Keys) == 0 || len(keys.Keys[0].Secret) == 0 {
+		return damagedSecret(signingSecret)
+	}
+	r.signing.Store(keys)
+	return nil
+}
+
+// surplus returns the deletion of every item that the replica has and the headnode has not.
+func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, error) {
+	type place struct {
+		space store.Space
+		key   string
+	}
+	there := make(map[place]bool, len(whole))
+	for _, c := range whole {
+		there[place{c.Space, c.Key}] = true
+	}
+	var gone []Change
+	for _, space := range replicatedSpaces() {
+		keys, err := r.keysOf(ctx, space, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			if !there[place{space, key}] && space != SecretSpace {
+				gone = append(gone, Change{Space: space, Key: key})
+			}
+		}
+	}
+	return gone, nil
+}
+
+// show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
+func (r *memory) show(changes []Change) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		if !r.known.show(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *known) show(c Change) bool {
+	if c.Value == nil {
+		return k.drop(c)
+	}
+
+	switch c.Space {
+	case keySpace:
+		rec := &keyRecord{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		// What is counted of a key's use here is more than the sender knows.
+		if old := k.keys[rec.ID]; old != nil {
+			rec.use = old.use
+		}
+		k.putKey(rec)
+	case instanceSpace:
+		rec := &instanceRecord{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		if old := k.instances[rec.ID]; old != nil && k.names[old.Name] == old {
+			delete(k.names, old.Name)
+		}
+		k.putInstance(rec)
+	case operatorSpace:
+		rec := &operatorRecord{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		k.putOperator(rec)
+	case revokedSpace:
+		rec := &revokedToken{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		k.revoked[rec.ID] = rec.Expires
+	case nodeSpace:
+		rec := &Node{}
+		if json.Unmarshal(c.Value, rec) != nil {
+			return false
+		}
+		// That a worker is there is not in the log.
+		if old := k.nodes[rec.Name]; old != nil {
+			rec.Writable, rec.SeenAt = old.Writable, old.SeenAt
+		}
+		k.nodes[rec.Name] = rec
+	case specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace, SecretSpace: // not in memory, or not here
+	default:
+		return false
+	}
+	return true
+}
+
+// drop takes an item away that is gone.
+func (k *known) drop(c Change) bool {
+	switch c.Space {
+	case keySpace, operatorSpace:
+		k.dropDeleted([]store.Side{{Op: store.Delete, Space: c.Space, Key: c.Key}})
+	case instanceSpace:
+		for id, rec := range k.instances {
+			if rec.UUID == c.Key {
+				k.dropInstance(id)
+			}
+		}
+	case revokedSpace, specSpace, specHeadSpace, nameSpace, emailSpace, droppedSpace: // gone by itself, or not in memory
+	default:
+		return false
+	}
+	return true
+}
+
+// readOnly is the refusal of a change to a replica.
+func readOnly() error {
+	return j17.Errorf(j17.CodeUnavailable, "This server is a worker, and the headnode alone can change this. Send the request to the headnode.")
+}
+
+// putUpstream is Put of a replica. What the headnode has stored is here as well when it returns.
+func (r *Specs) putUpstream(ctx context.Context, t j17.Tenant, d Deployment) (Spec, error) {
+	put, err := r.upstream.PutSpec(ctx, d)
+	if err != nil {
+		return Spec{}, err
+	}
+
+	// It may have come in as a change already; whichever is second finds the other one's.
+	if err := r.lock(ctx); err != nil {
+		return Spec{}, err
+	}
+	defer r.change.release()
+	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+	case err != nil:
+		return Spec{}, err
+	case head.Version > put.Version:
+		return Spec{}, outdatedSpec(d.Environment)
+	case head.Version == put.Version: // it has come in as a change already, or was current before
+		put.Source, put.Fence = d.Source, store.Fence{Space: specHeadSpace, Key: headKey, Rev: rev}
+		return put, r.writeBeside(context.WithoutCancel(ctx), t, &d, put.Fence)
+	}
+
+	// What a replica has of the spec is replaced: the headnode's word counts.
+	sides, err := specSides(put, d.Source)
+	if err != nil {
+		return Spec{}, err
+	}
+	for i := range sides {
+		sides[i].Cond = store.Always
+	}
+	if err := r.store.Write(context.WithoutCancel(ctx), t, append(sides, d.Sides...), d.Fences...); err != nil {
+		if !unwritten(err) {
+			r.doubt(nil)
+		}
+		return Spec{}, failure(err)
+	}
+
+	put.Source = d.Source
+	put.Fence, err = r.fence(ctx, t, put.Version)
+	return put, err
+}
+
+// sourceUpstream reads a version of a spec from the headnode and keeps it.
+func (r *Specs) sourceUpstream(ctx context.Context, t j17.Tenant, version int) (Spec, error) {
+	id, env, _ := strings.Cut(string(t), "/")
+	s, err := r.upstream.SpecVersion(ctx, id, j17.Environment(env), version)
+	if err != nil {
+		return Spec{}, err
+	}
+	side := store.Side{Op: store.Put, Space: specSpace, Key: sourceKey(version), Value: s.Source}
+	if err := r.store.Write(ctx, t, []store.Side{side}); err != nil {
+		return Spec{}, failure(err)
+	}
+	return s, nil
+}
+
+// unsentSpace has the audit records of a replica that the headnode could not take, oldest first.
+const unsentSpace store.Space = "control.unsent_audit"
+
+// addUpstream is Add of a replica. What the headnode cannot take now is kept for SendUnsent.
+func (r *AuditLog) addUpstream(ctx context.Context, rec Record) error {
+	if rec.Actor == (Actor{}) {
+		rec.Actor, rec.RequestID = ActorOf(ctx)
+	}
+	if err := r.upstream.Audit(ctx, rec); err == nil {
+		return nil
+	}
+	rec.At = r.second()
+	side, err := putNew(unsentSpace, r.mint.UUIDv7(), rec)
+	if err != nil {
+		return err
+	}
+	if err := r.store.Write(context.WithoutCancel(ctx), j17.System, []store.Side{side}); err != nil {
+		return failure(err)
+	}
+	return nil
+}
+
+// SendUnsent sends the audit records that were made while the headnode was away; their detail happened_at says when. After a
+// crash one may be sent twice.
+func (r *AuditLog) SendUnsent(ctx context.Context) error {
+	for {
+		items, err := r.store.Scan(ctx, j17.System, unsentSpace, store.Range{}, scanLimit)
+		if err != nil {
+			return failure(err)
+		}
+		for _, it := range items {
+			rec, err := decode[Record](unsentSpace, it)
+			if err != nil {
+				return err
+			}
+			details := map[string]string{"happened_at": rec.At.Format(time.RFC3339)}
+			maps.Copy(details, rec.Details)
+			rec.Details = details
+			if err := r.upstream.Audit(ctx, *rec); err != nil {
+				return err
+			}
+			if err := r.store.Write(ctx, j17.System, []store.Side{{Op: store.Delete, Space: unsentSpace, Key: it.Key}}); err != nil {
+				return failure(err)
+			}
+		}
+		if len(items) < scanLimit {
+			return nil
+		}
+	}
+}
+
+// Uses returns when keys were used last, in Unix seconds by handle, for those that were used from a time on.
+func (r *Keys) Uses(since time.Time) map[string]int64 {
+	uses := map[string]int64{}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for id, rec := range r.known.keys {
+		if last := rec.use.last.Load(); last >= since.Unix() && last > 0 {
+			uses[id] = last
+		}
+	}
+	return uses
+}
+
+// NoteUses takes over what a replica has seen of the use of keys.
+func (r *Keys) NoteUses(uses map[string]int64) {
+	now := r.clock.Now().Unix()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for id, last := range uses {
+		if rec := r.known.keys[id]; rec != nil && last <= now+int64(time.Minute/time.Second) {
+			rec.use.note(last)
+		}
+	}
+}

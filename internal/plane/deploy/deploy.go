@@ -1,0 +1,489 @@
+// Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one before
+// it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code later,
+// the upload and the deletion of blobs, goes through here too.
+package deploy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"weak"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/derived/unique"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/blob"
+	"j17/internal/plane/control"
+	"j17/internal/storage/store"
+)
+
+// Options configures a Service. All fields are required unless they say otherwise.
+type Options struct {
+	Registry *control.Registry
+	Engine   *engine.Engine
+	Blobs    *blob.Store
+	// Modules compiles WebAssembly; nil where the server cannot.
+	Modules Modules
+	// Containers runs containers; nil where the operator has not switched them on.
+	Containers Containers
+	Clock      clock.Clock
+	Logger     *slog.Logger
+	// Prepare, if not nil, is called right before a spec is stored as that of an environment, with the one before it, nil where
+	// there is none. An error refuses the deployment.
+	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	// Beside, if not nil, tells what a spec would mean for what was deployed beside the one of an environment. It may be asked about
+	// specs that are not deployed after all, and again after others have changed something.
+	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	// Try, if not nil, tells what a spec would make of the projections of an environment, with up to so many rows of them.
+	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
+	// Ready, if not nil, begins to build what a spec needs that is not deployed yet, waits a little, and tells how far that is; Unready lets
+	// go of what is built for none that is deployed. Then Store keeps the spec that is prepared, and Worker does it in the background.
+	Ready   func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	Unready func(ctx context.Context, t j17.Tenant)
+	Store   store.Sides
+	Worker  *worker.Kit
+	// Unique, if not nil, fills the unique sets of a spec before it is deployed.
+	Unique *unique.Service
+	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
+	Adopted func(ctx context.Context, t j17.Tenant)
+	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
+	// on in the background.
+	Settled func(ctx context.Context, t j17.Tenant)
+}
+
+// Beside is what a spec means for the projections that were posted to an environment.
+type Beside struct {
+	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that it declares itself.
+	Invalid, Taken []string
+	// Found has an error for each that is not valid, and a warning for each that is taken over.
+	Found []diag.Diagnostic
+	// Sides become durable together with the spec if Fences hold.
+	Sides  []store.Side
+	Fences []store.Fence
+}
+
+// Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
+// done one after the other.
+type Service struct {
+	registry   *control.Registry
+	engine     *engine.Engine
+	blobs      *blob.Store
+	modules    *moduleCache
+	containers Containers
+	clock      clock.Clock
+	logger     *slog.Logger
+	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
+	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
+	sides      store.Sides
+	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	unready    func(ctx context.Context, t j17.Tenant)
+	unique     *unique.Service
+	waiting    *worker.Queue
+	// asking is the work that a dry run may have with guards.
+	asking  int64
+	adopted func(ctx context.Context, t j17.Tenant)
+	settled func(ctx context.Context, t j17.Tenant)
+
+	mu           sync.Mutex
+	environments map[j17.Tenant]*environment
+	// specs are the compiled specs that are in use, by the hash of their text: the environments of an instance mostly share
+	// one. It keeps none of them alive.
+	specs map[string]weak.Pointer[spec.Compiled]
+}
+
+// environment is what is deployed to one environment.
+type environment struct {
+	tenant   j17.Tenant
+	instance string
+	env      j17.Environment
+	trace    trace
+
+	// mu is held while anything of the rest changes, and while something is compared with it.
+	mu       sync.Mutex
+	version  int            // that of the registry, 0 where nothing is deployed
+	fence    store.Fence    // holds as long as the engine works with what the registry has
+	compiled *spec.Compiled // nil where there is none, or none that this version of the program accepts
+	code     *code
+}
+
+// New returns a service. Adopt must be called for an environment before it is used.
+func New(o Options) *Service {
+	if o.Prepare == nil {
+		o.Prepare = func(context.Context, j17.Tenant, *spec.Compiled, *spec.Compiled) error { return nil }
+	}
+	if o.Adopted == nil {
+		o.Adopted = func(context.Context, j17.Tenant) {}
+	}
+	if o.Beside == nil {
+		o.Beside = func(context.Context, j17.Tenant, *spec.Compiled) (Beside, error) { return Beside{}, nil }
+	}
+	if o.Settled == nil {
+		o.Settled = func(context.Context, j17.Tenant) {}
+	}
+	s := &Service{
+		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
+		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
+		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+	}
+	if o.Ready != nil {
+		s.waiting = o.Worker.Queue(worker.Work{
+			Name: "prepared_specs", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
+		})
+	}
+	return s
+}
+
+// environment returns the record of an environment, which may be new. The error is a *j17.Error of CodeNotFound.
+func (s *Service) environment(instance string, env j17.Environment) (*environment, error) {
+	if _, ok := s.registry.Instances.ByID(instance); !ok {
+		return nil, j17.Errorf(j17.CodeNotFound, "There is no such instance.")
+	}
+	if _, err := j17.ParseEnvironment(string(env)); err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidField, "The environment must be prod, staging or test.").At("environment")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := j17.TenantOf(instance, env)
+	e := s.environments[t]
+	if e == nil {
+		e = &environment{tenant: t, instance: instance, env: env, code: &code{}}
+		e.trace.clock, e.trace.logger, e.trace.instance, e.trace.environment = s.clock, s.logger, instance, env
+		s.environments[t] = e
+	}
+	return e, nil
+}
+
+// Request asks for a spec to be deployed.
+type Request struct {
+	// Instance is the instance's handle.
+	Instance string
+	// Environment is where to; "" leaves it to the envelope, which means prod where it does not say.
+	Environment j17.Environment
+	// Source is the text of the spec, or of an envelope around it.
+	Source []byte
+	// Force deploys although stored events may not survive it. An envelope may ask for it as well.
+	Force bool
+	// Lenient deploys although custom code is missing or cannot be run; events that need it are refused until it is there.
+	Lenient bool
+	// Base, if not nil, is the hash of the spec that must be deployed now; "" for none.
+	Base *string
+	// Note is kept in the history.
+	Note string
+	// Aggregates, if not 0, makes this a dry run: nothing changes, and the states of that many aggregates are compared.
+	Aggregates int
+	// Prepare builds what the spec needs before it is deployed. Where that takes long, it goes on in the background.
+	Prepare bool
+
+	how  control.How
+	from *control.SpecOrigin
+	// ending are the writes that end the preparation which the deployment comes from. They become durable together with the spec.
+	ending []store.Side
+}
+
+// Result tells what came of a deployment.
+type Result struct {
+	Environment j17.Environment
+	// Spec is the version that is deployed now, without its source; that from before with a dry run.
+	Spec control.Spec
+	// Created is false where the spec was deployed already.
+	Created bool
+	// Compiled is the spec of the request.
+	Compiled *spec.Compiled
+	// Found holds the warnings about the spec, Incompatible what the comparison with the one before had to say.
+	Found        []diag.Diagnostic
+	Incompatible []diag.Diagnostic
+	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
+	Changes []spec.Change
+	// Replay is set by a dry run.
+	Replay *wire.SpecReplay
+	// Projections are those that would yield something else, set by a dry run.
+	Projections []wire.ProjectionTrial
+	// Prepared is set where the spec is not deployed yet, but prepared.
+	Prepared *Prepared
+
+	beside Beside
+}
+
+// Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.
+func (r *Result) Warnings() []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Concat(r.Found, r.Incompatible), func(d diag.Diagnostic) bool { return d.Severity != diag.Warning })
+}
+
+// Breaks returns what stored events may not survive.
+func (r *Result) Breaks() []diag.Diagnostic { return errorsOf(r.Incompatible) }
+
+// Deploy deploys a spec. Readers and writers see the old spec or the new one, never anything in between. Errors are
+// *j17.Errors: CodeInvalidSpec and CodeIncompatibleSpec with all findings, CodePreconditionFailed where Base is not what is
+// deployed, CodeConflict where somebody else was faster.
+func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
+	// Body and path say what is asked for, and must not contradict each other.
+	envelope, found := spec.Unwrap(r.Source)
+	if len(found) > 0 {
+		return Result{}, invalid(found)
+	}
+	r.Source, r.Force = envelope.Spec, r.Force || envelope.Force
+	switch {
+	case r.Environment == "" && envelope.Environment == "":
+		r.Environment = j17.Prod
+	case r.Environment == "":
+		r.Environment = envelope.Environment
+	case envelope.Environment != "" && envelope.Environment != r.Environment:
+		return Result{}, j17.Errorf(j17.CodeInvalidField, "The body names the environment %s, the path %s. Leave one out.", envelope.Environment, r.Environment).At("environment")
+	}
+	if err := control.CheckSpecNote(r.Note); err != nil {
+		return Result{}, err
+	}
+
+	// The environment and the spec, as far as they can be checked without a turn.
+	e, err := s.environment(r.Instance, r.Environment)
+	if err != nil {
+		return Result{}, err
+	}
+	compiled, found := spec.Compile(r.Source)
+	if compiled == nil {
+		return Result{}, invalid(found)
+	}
+	if r.Aggregates > 0 {
+		return s.dryRun(ctx, e, r, compiled, found)
+	}
+	if r.Prepare && s.ready != nil {
+		return s.begin(ctx, e, r, compiled, found)
+	}
+
+	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at anew.
+	for try := 1; ; try++ {
+		result, err := s.deploy(ctx, e, r, compiled, found)
+		if try < maxTries && overtaken(err) {
+			continue
+		}
+		if err == nil {
+			s.settled(context.WithoutCancel(ctx), e.tenant)
+		}
+		return result, err
+	}
+}
+
+// maxTries is how often a deployment is looked at anew.
+const maxTries = 20
+
+// overtaken reports whether a deployment has failed for a fence of what stands beside it.
+func overtaken(err error) bool {
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && conflict.Space != preparedSpace
+}
+
+// deploy looks at a spec and deploys it, one at a time.
+func (s *Service) deploy(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	if err != nil {
+		return Result{}, err
+	}
+	base := result.Spec.Version
+	if err := s.prepared(ctx, e.tenant, e.compiled, compiled); err != nil {
+		return Result{}, err
+	}
+
+	// Once it is written it counts, even for a client that has gone.
+	err = s.withSets(ctx, e, compiled, func(sets []store.Side, shared []diag.Diagnostic) error {
+		if len(shared) > 0 && !r.Force {
+			return sharedValues(shared, e.env)
+		}
+		result.Incompatible = append(result.Incompatible, shared...)
+		var err error
+		result.Spec, err = s.registry.Specs.Put(context.WithoutCancel(ctx), control.Deployment{
+			Instance: e.instance, Environment: e.env, Source: compiled.Source, Base: base,
+			How: r.how, From: r.from, Forced: len(result.Breaks()) > 0, Note: r.Note,
+			Dropped: slices.Concat(result.beside.Invalid, result.beside.Taken), Sides: slices.Concat(result.beside.Sides, sets, r.ending), Fences: result.beside.Fences,
+		})
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+
+	// Readers and writers see it.
+	result.Created = result.Spec.Version != base
+	result.Spec.Source = nil
+	s.swap(e, &result.Spec, compiled, loaded)
+	s.adopted(context.WithoutCancel(ctx), e.tenant)
+	s.share(result.Spec.Hash, compiled)
+	return result, nil
+}
+
+// withSets calls store with the writes that put the unique sets of a spec into force, and with who shares a value of one.
+func (s *Service) withSets(ctx context.Context, e *environment, compiled *spec.Compiled, store func(sets []store.Side, shared []diag.Diagnostic) error) error {
+	if s.unique == nil {
+		return store(nil, nil)
+	}
+	return s.unique.Deploy(ctx, e.tenant, decider.New(compiled, nil), store)
+}
+
+// prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
+// deployed. The caller holds e.mu.
+func (s *Service) prepare(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, *code, error) {
+	current, err := s.registry.Specs.Current(ctx, e.instance, e.env)
+	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+		return Result{}, nil, err
+	}
+	if r.Base != nil && *r.Base != current.Hash {
+		return Result{}, nil, j17.Errorf(j17.CodePreconditionFailed, "Another spec is deployed to %s than the one that If-Match names. Compare with that one and deploy again.", e.env.LongName())
+	}
+	if current.Version != e.version || current.Fence != e.fence { // deployed by another server of the same store
+		if err := s.adopt(ctx, e, &current); err != nil {
+			return Result{}, nil, err
+		}
+	}
+	result := Result{Environment: e.env, Spec: current, Compiled: compiled, Found: found}
+	result.Spec.Source = nil
+	if e.compiled != nil {
+		result.Incompatible = spec.Compare(e.compiled, compiled)
+	}
+	if result.beside, err = s.beside(ctx, e.tenant, compiled); err != nil {
+		return Result{}, nil, err
+	}
+	result.Incompatible = append(result.Incompatible, result.beside.Found...)
+	result.Changes = spec.Diff(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
+	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
+		return Result{}, nil, incompatible(result.Incompatible, result.beside.Invalid, e.env)
+	}
+	loaded, missing := s.load(ctx, e, compiled, nil, maxModules)
+	if err := ctx.Err(); err != nil {
+		return Result{}, nil, err
+	}
+	if len(missing) > 0 && (!r.Lenient || loaded.large) {
+		return Result{}, nil, invalid(missing)
+	}
+	result.Found = append(result.Found, asWarnings(missing)...)
+	return result, loaded, nil
+}
+
+// dryRun tells what a deployment would find and change, and changes nothing. Deployments may happen meanwhile.
+func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+	e.mu.Lock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	before := deployed{e.compiled, e.code}
+	e.mu.Unlock()
+	if err != nil {
+		return Result{}, err
+	}
+	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, result.Changes, r.Aggregates); err != nil {
+		return result, err
+	}
+	if s.unique != nil {
+		shared, whole, err := s.unique.Try(ctx, e.tenant, decider.New(compiled, nil))
+		if err != nil {
+			return result, err
+		}
+		result.Incompatible, result.Replay.Complete = append(result.Incompatible, shared...), result.Replay.Complete && whole
+	}
+	if s.try == nil || before.compiled == nil {
+		return result, nil
+	}
+	result.Projections, err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates)
+	return result, err
+}
+
+// deployed is a spec with its custom code.
+type deployed struct {
+	compiled *spec.Compiled // nil for none
+	code     *code
+}
+
+// swap makes a spec and its code what the engine works with. The caller holds e.mu.
+func (s *Service) swap(e *environment, stored *control.Spec, compiled *spec.Compiled, loaded *code) {
+	s.engine.Deploy(e.tenant, compiled, loaded.functions, stored.Fence)
+	e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, compiled, loaded
+}
+
+// share remembers a compiled spec for other environments that have the same text.
+func (s *Service) share(hash string, compiled *spec.Compiled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.specs[hash] = weak.Make(compiled)
+	runtime.AddCleanup(compiled, s.forgetSpec, hash)
+}
+
+// forgetSpec forgets a compiled spec that nobody uses any more.
+func (s *Service) forgetSpec(hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.specs[hash].Value() == nil {
+		delete(s.specs, hash)
+	}
+}
+
+// compile compiles a stored spec, or returns what another environment has compiled of the same text.
+func (s *Service) compile(stored *control.Spec) (*spec.Compiled, []diag.Diagnostic) {
+	s.mu.Lock()
+	shared := s.specs[stored.Hash].Value()
+	s.mu.Unlock()
+	if shared != nil && bytes.Equal(shared.Source, stored.Source) {
+		return shared, nil
+	}
+	compiled, found := spec.CompileStored(stored.Source)
+	if compiled != nil {
+		s.share(stored.Hash, compiled)
+	}
+	return compiled, found
+}
+
+// adopt hands a stored spec to the engine. The caller holds e.mu.
+func (s *Service) adopt(ctx context.Context, e *environment, stored *control.Spec) error {
+	where := []slog.Attr{slog.String("instance", e.instance), slog.String("environment", string(e.env)), slog.Int("version", stored.Version)}
+	compiled, found := s.compile(stored)
+	if compiled == nil {
+		s.logger.LogAttrs(ctx, slog.LevelError, "a deployed spec is not valid for this version of the program; deploy a corrected one",
+			append(where, slog.String("first_error", first(found)))...)
+		s.engine.Undeploy(e.tenant) // what was there before does not stand for what is deployed
+		e.version, e.fence, e.compiled, e.code = stored.Version, stored.Fence, nil, &code{}
+		return nil
+	}
+	// What was deployed once is loaded, however much it takes.
+	loaded, missing := s.load(ctx, e, compiled, nil, math.MaxInt64)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, m := range missing {
+		s.logger.LogAttrs(ctx, slog.LevelError, "custom code of a deployed spec cannot be loaded; events that need it are refused",
+			append(where, slog.String("pointer", string(m.Pointer)), slog.String("error", m.Message))...)
+	}
+	s.swap(e, stored, compiled, loaded)
+	s.adopted(ctx, e.tenant)
+	return nil
+}
+
+// first returns the first error among findings.
+func first(found []diag.Diagnostic) string {
+	for _, d := range found {
+		if d.Severity == diag.Error {
+			return string(d.Pointer) + ": " + d.Message
+		}
+	}
+	return ""
+}
+
+// Spec returns what is deployed to an environment, nil where there is nothing.
+func (s *Service) Spec(instance string, env j17.Environment) *spec.Compiled {
+	return s.engine.Spec(j17.TenantOf(instance, env))
+}
+
+// isNotFound reports whether an error says that something does not exist.
+func isNotFound(err error) bool {
+	e, ok := errors.AsType[*j17.Error](err)
+	return ok && e.Code == j17.CodeNotFound
+}

@@ -1,0 +1,343 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/base/work"
+	"j17/internal/code/sandbox"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/lang/tick"
+)
+
+// Limits of a dry run and of its report.
+const (
+	// MaxAggregates is the number of aggregates that a dry run replays at most.
+	MaxAggregates = 1000
+	// maxReplayed is the number of events that it replays at most.
+	maxReplayed = 500_000
+	// maxDiffering is how many aggregates with another state it shows, maxChanges how many changes of each.
+	maxDiffering = 100
+	maxChanges   = 20
+	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that take more
+	// work than they may; after that many it stops, since each of them costs so much.
+	maxFaults = 100
+	maxBeyond = 100
+	// maxRefusals is how many events it shows that guards would have refused, and maxAsking the work that asking all of them may take;
+	// each time takes askWork beside what the guards do.
+	maxRefusals = 100
+	askWork     = 50
+	maxAsking   = 32 * work.Command
+	// maxShown is how many bytes of JSON it shows of a value.
+	maxShown = 512
+)
+
+// trial is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of the other one say to
+// what has happened.
+type trial struct {
+	*Service
+	tenant        j17.Tenant
+	before, after deployed
+	report        *wire.SpecReplay
+	// guarded are the event types whose guards are asked, by the names of their aggregate types and their own. Each time is charged to
+	// budget, and all together have cost asked.
+	guarded map[string]map[string]*spec.EventType
+	budget  *work.Budget
+	asked   int64
+}
+
+// replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
+func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, changes []spec.Change, most int) (*wire.SpecReplay, error) {
+	r := &wire.SpecReplay{Replay: wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}, Refusals: []wire.ReplayRefusal{}}
+	if before.compiled == nil {
+		return r, nil
+	}
+	d := &trial{Service: s, tenant: t, before: before, after: after, report: r, budget: work.New(ctx, work.Command)}
+	d.guard(changes)
+	for _, typ := range slices.Sorted(maps.Keys(before.compiled.Types)) {
+		if after.compiled.Types[typ] != nil && (d.folds(typ) || d.guarded[typ] != nil) {
+			r.Types = append(r.Types, typ)
+		}
+	}
+	left := min(most, MaxAggregates)
+	for i, typ := range r.Types {
+		// What one type does not use of its share goes to those after it.
+		share := left / (len(r.Types) - i)
+		ids, more, err := s.engine.IDs(ctx, t, typ, "", max(share, 1))
+		if err != nil {
+			return nil, err
+		}
+		r.Complete = r.Complete && !more && len(ids) <= share
+		for _, id := range ids[:min(share, len(ids))] {
+			if err := d.one(ctx, j17.Key{Type: typ, ID: id}); err != nil {
+				return nil, err
+			}
+			left--
+		}
+	}
+	return r, nil
+}
+
+// folds reports whether the states of an aggregate type may be others under the new spec.
+func (d *trial) folds(typ string) bool {
+	was, is := d.before.compiled.Types[typ], d.after.compiled.Types[typ]
+	return was.Fingerprint != is.Fingerprint || !sameCode(was, is, d.before.code.functions, d.after.code.functions)
+}
+
+// guard finds the event types that are defined otherwise and have guards.
+func (d *trial) guard(changes []spec.Change) {
+	d.guarded = map[string]map[string]*spec.EventType{}
+	for i := range changes {
+		typ, name, _ := strings.Cut(changes[i].Name, ".")
+		if changes[i].What != "event type" || changes[i].Kind == spec.Removed {
+			continue
+		}
+		et := d.after.compiled.EventType(typ, name)
+		if et == nil {
+			continue
+		}
+		asked := false
+		for _, guard := range et.Requires {
+			if guard.That.ReadsOf() != 0 {
+				d.report.Unchecked++
+			} else {
+				asked = true
+			}
+		}
+		if asked && d.guarded[typ] == nil {
+			d.guarded[typ] = map[string]*spec.EventType{}
+		}
+		if asked {
+			d.guarded[typ][name] = et
+		}
+	}
+}
+
+// one compares the states of one aggregate.
+func (d *trial) one(ctx context.Context, key j17.Key) error {
+	// What is replayed altogether is bounded, and the answer says that it is not complete.
+	r := d.report
+	length, err := d.engine.Length(ctx, d.tenant, key.Type, key.ID)
+	if err != nil {
+		return err
+	}
+	if r.Events+length > maxReplayed || len(r.Beyond) >= maxBeyond {
+		r.Complete = false
+		return nil
+	}
+	r.Aggregates++
+	r.Events += length
+
+	// The state under the spec that is deployed, and under the new one.
+	difference := wire.StateDifference{Key: key.String(), Length: length}
+	var was value.Value
+	folds := d.folds(key.Type)
+	if folds {
+		was, err = d.engine.Replay(ctx, d.tenant, d.before.compiled, d.before.code.functions, key, length, engine.Replayed{})
+		if _, ok := codeError(err); ok {
+			folds = false // there is no state to compare with; that there may be one now is no harm
+		} else if err != nil {
+			return err
+		}
+	}
+	if !folds && d.guarded[key.Type] == nil {
+		return nil
+	}
+	told := told(&r.Replay, key)
+	told.Before = d.ask
+	is, err := d.engine.Replay(ctx, d.tenant, d.after.compiled, d.after.code.functions, key, length, told)
+	why, failed := codeError(err)
+	switch {
+	case err != nil && !failed:
+		return err
+	case failed && folds:
+		Fail(&r.Replay, difference, why)
+	case folds:
+		Compare(&r.Replay, difference, was, is)
+	}
+	return nil
+}
+
+// ask notes what the guards say to an event that has happened.
+func (d *trial) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
+	typ, _, _ := strings.Cut(ev.Key, ":")
+	et := d.guarded[typ][ev.Type]
+	if et == nil {
+		return nil
+	}
+	r := d.report
+	if d.asked >= d.asking {
+		r.Complete = false
+		return nil
+	}
+	d.budget.Renew(work.Command)
+	guard, message, err := decider.Objection(et, ev, state, d.budget)
+	d.asked += askWork + d.budget.Spent()
+	if err != nil || guard == nil {
+		return err
+	}
+	if r.Refused++; len(r.Refusals) < maxRefusals {
+		r.Refusals = append(r.Refusals, wire.ReplayRefusal{
+			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer), Message: beginning(message),
+		})
+	}
+	return nil
+}
+
+// Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
+func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
+	changes := compare(was, is)
+	if len(changes) == 0 {
+		return
+	}
+	r.Changed++
+	if len(changes) > maxChanges {
+		d.More = len(changes) - maxChanges
+		changes = changes[:maxChanges]
+	}
+	d.Changes = changes
+	show(r, d)
+}
+
+// Fail adds to a report why an aggregate has no value any more.
+func Fail(r *wire.Replay, d wire.StateDifference, why string) {
+	r.Failed++
+	d.Error = why
+	show(r, d)
+}
+
+// told collects what the replay of an aggregate tells.
+func told(r *wire.Replay, key j17.Key) engine.Replayed {
+	return engine.Replayed{
+		Fault: func(length uint64, eventType string, d diag.Diagnostic) {
+			place := func(f wire.ReplayFault) bool { return f.Pointer == string(d.Pointer) }
+			if i := slices.IndexFunc(r.Faults, place); i >= 0 {
+				r.Faults[i].Times++
+			} else if len(r.Faults) < maxFaults {
+				r.Faults = append(r.Faults, wire.ReplayFault{
+					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: beginning(d.Message), Times: 1,
+					ReplayedEvent: wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType},
+				})
+			} else {
+				r.FaultsMore++
+			}
+		},
+		Beyond: func(length uint64, eventType string) bool {
+			if len(r.Beyond) < maxBeyond {
+				r.Beyond = append(r.Beyond, wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType})
+			}
+			return len(r.Beyond) < maxBeyond
+		},
+	}
+}
+
+func show(r *wire.Replay, d wire.StateDifference) {
+	if len(r.Differences) < maxDiffering {
+		r.Differences = append(r.Differences, d)
+	}
+}
+
+// codeError reports whether a state cannot be had because of the handlers: their custom code fails, or one event takes more
+// work than it may. It says why.
+func codeError(err error) (string, bool) {
+	if fault, ok := errors.AsType[*sandbox.Fault](err); ok {
+		return fault.Detail, true
+	}
+	if e, ok := errors.AsType[*j17.Error](err); ok && (e.Code == j17.CodeCustomCodeFailed || e.Code == j17.CodeHandlerRejected || e.Code == j17.CodeWorkLimit) {
+		return e.Message, true
+	}
+	return "", false
+}
+
+// sameCode reports whether the handlers of an aggregate type run the same custom code.
+func sameCode(was, is *spec.AggregateType, before, after decider.Functions) bool {
+	for name, old := range was.Events {
+		next := is.Events[name]
+		if old.Code == nil || next == nil || next.Code == nil {
+			continue // the fingerprints tell
+		}
+		f, g := before[old.Code], after[next.Code]
+		if (f == nil) != (g == nil) || f != nil && f.Digest() != g.Digest() {
+			return false
+		}
+	}
+	return true
+}
+
+// compare lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
+// index.
+func compare(was, is value.Value) []wire.ValueChange {
+	var c comparison
+	c.values("", was, is)
+	return c
+}
+
+type comparison []wire.ValueChange
+
+func (c *comparison) values(at string, was, is value.Value) {
+	switch {
+	case value.Equal(was, is):
+	case was.Kind() == value.Object && is.Kind() == value.Object:
+		// By name: what both have or one has lost, then what is new.
+		for _, m := range was.Members() {
+			c.values(at+"/"+escape(m.Key), m.Value, is.Get(m.Key))
+		}
+		for _, m := range is.Members() {
+			if was.Get(m.Key).IsMissing() {
+				c.values(at+"/"+escape(m.Key), value.Value{}, m.Value)
+			}
+		}
+	case was.Kind() == value.Array && is.Kind() == value.Array:
+		// By place.
+		for i := range max(was.Len(), is.Len()) {
+			a, b := value.Value{}, value.Value{}
+			if i < was.Len() {
+				a = was.Index(i)
+			}
+			if i < is.Len() {
+				b = is.Index(i)
+			}
+			c.values(at+"/"+strconv.Itoa(i), a, b)
+		}
+	default:
+		// Anything else is one change.
+		change := wire.ValueChange{Pointer: at, Change: string(spec.Changed), Before: shown(was), After: shown(is)}
+		switch {
+		case was.IsMissing():
+			change.Change = string(spec.Added)
+		case is.IsMissing():
+			change.Change = string(spec.Removed)
+		}
+		*c = append(*c, change)
+	}
+}
+
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+// shown is the start of a value's JSON text.
+func shown(v value.Value) string {
+	if v.IsMissing() {
+		return ""
+	}
+	return beginning(string(v.AppendJSON(nil)))
+}
+
+// beginning is the start of a text.
+func beginning(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
+}

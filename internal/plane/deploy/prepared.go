@@ -1,0 +1,388 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/core/engine"
+	"j17/internal/core/worker"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
+	"j17/internal/storage/store"
+)
+
+// preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is to be looked whether
+// that is so; one that cannot be deployed is not due any more, and says why.
+const preparedSpace store.Space = "spec.prepared"
+
+// Sealed tells which values are sealed in the store: sources may have headers of listeners.
+func Sealed() map[store.Space]func(value []byte) bool {
+	return map[store.Space]func([]byte) bool{preparedSpace: nil}
+}
+
+const (
+	preparedKey = "next"
+	// preparedPause is how long it takes until it is looked again, preparedDelay how long the one who asks for it has for himself.
+	preparedPause = time.Second
+	preparedDelay = 5 * time.Second
+	preparedLease = 10 * time.Minute
+	// preparedAtOnce is how many environments are looked at side by side.
+	preparedAtOnce = 4
+)
+
+// Readiness tells how far what a spec needs is built.
+type Readiness struct {
+	Done bool
+	// Failed says why it cannot be built.
+	Failed string
+	// Built of Total streams are done; Total is 0 until they are counted.
+	Built, Total uint64
+}
+
+// Prepared is a spec that is deployed once what it needs is built.
+type Prepared struct {
+	Readiness
+
+	Hash        string
+	RequestedAt time.Time
+	By          control.Actor
+	Note        string
+}
+
+// preparedSpec is a Prepared as it is stored.
+type preparedSpec struct {
+	Source      []byte              `json:"source"`
+	Base        string              `json:"base"`
+	Force       bool                `json:"force,omitempty"`
+	Note        string              `json:"note,omitempty"`
+	How         control.How         `json:"how,omitempty"`
+	From        *control.SpecOrigin `json:"from,omitempty"`
+	Actor       control.Actor       `json:"actor"`
+	RequestID   string              `json:"request_id,omitempty"`
+	RequestedAt time.Time           `json:"requested_at"`
+	Readiness   Readiness           `json:"readiness"`
+}
+
+// shown is what people see of it.
+func (p *preparedSpec) shown() *Prepared {
+	sum := sha256.Sum256(p.Source)
+	return &Prepared{Readiness: p.Readiness, Hash: hex.EncodeToString(sum[:]), RequestedAt: p.RequestedAt, By: p.Actor, Note: p.Note}
+}
+
+// side is the write that stores it.
+func (p *preparedSpec) side(due time.Time) (store.Side, error) {
+	raw, err := json.Marshal(p)
+	return store.Side{Op: store.Put, Space: preparedSpace, Key: preparedKey, Value: raw, Due: due}, err
+}
+
+// begin prepares a spec: it is refused where a deployment would be, and deployed at once where all that it needs is there soon.
+func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled *spec.Compiled, found []diag.Diagnostic) (Result, error) {
+	e.mu.Lock()
+	result, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	e.mu.Unlock()
+	if err != nil {
+		return Result{}, err
+	}
+
+	// From here on it goes on for a client that has gone too.
+	who, request := control.ActorOf(ctx)
+	ctx = context.WithoutCancel(ctx)
+	now := s.clock.Now()
+	p := &preparedSpec{
+		Source: compiled.Source, Base: result.Spec.Hash, Force: r.Force, Note: r.Note, How: r.how, From: r.from, Actor: who, RequestID: request,
+		RequestedAt: now.UTC().Truncate(time.Second),
+	}
+	side, err := p.side(now.Add(preparedDelay))
+	if err != nil {
+		return Result{}, err
+	}
+	if err := s.sides.Write(ctx, e.tenant, []store.Side{side}); err != nil {
+		return Result{}, engine.StorageError(err)
+	}
+	stored, rev, err := s.preparedNow(ctx, e.tenant)
+	if err != nil {
+		return Result{}, err
+	}
+	if !stored.same(p) {
+		return s.lost(ctx, e, p, result)
+	}
+	if p.Readiness, err = s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+		_, gone := s.unprepare(ctx, e.tenant, rev)
+		return Result{}, errors.Join(err, gone)
+	}
+	if !p.Readiness.Done {
+		// What was begun to be built after it was given up, nobody would let go of.
+		if stored, _, err = s.preparedNow(ctx, e.tenant); err != nil {
+			return Result{}, err
+		}
+		if !stored.same(p) {
+			s.letGo(ctx, e.tenant)
+			return s.lost(ctx, e, p, result)
+		}
+		result.Prepared = p.shown()
+		return result, nil
+	}
+
+	// Where the client has named no base, it is compared with what is deployed by now.
+	r.Prepare, r.ending = false, []store.Side{removal(rev)}
+	done, err := s.Deploy(ctx, r)
+	switch {
+	case err == nil:
+		s.letGo(ctx, e.tenant)
+		return done, nil
+	case given(err):
+		s.letGo(ctx, e.tenant)
+		return s.lost(ctx, e, p, result)
+	default:
+		_, gone := s.unprepare(ctx, e.tenant, rev)
+		return Result{}, errors.Join(err, gone)
+	}
+}
+
+// lost answers for a preparation that is another's business by now: the background goes on with it or has deployed it, or it was given up
+// or replaced. before is what was found when it began.
+func (s *Service) lost(ctx context.Context, e *environment, p *preparedSpec, before Result) (Result, error) {
+	now, _, err := s.preparedNow(ctx, e.tenant)
+	if err != nil {
+		return Result{}, err
+	}
+	if now.same(p) {
+		before.Prepared = now.shown()
+		return before, nil
+	}
+	current, err := s.registry.Specs.Current(ctx, e.instance, e.env)
+	if err != nil && j17.CodeOf(err) != j17.CodeNoSpec {
+		return Result{}, err
+	}
+	if !bytes.Equal(current.Source, p.Source) {
+		return Result{}, j17.Errorf(j17.CodeConflict, "The spec is not deployed: what was prepared was given up meanwhile, or another spec is prepared.")
+	}
+	before.Created = current.Version != before.Spec.Version
+	before.Spec, before.Spec.Source = current, nil
+	return before, nil
+}
+
+// same reports whether two are of one request. A nil one is the same as none.
+func (p *preparedSpec) same(o *preparedSpec) bool {
+	return p != nil && p.RequestID == o.RequestID && p.RequestedAt.Equal(o.RequestedAt) && p.Base == o.Base && bytes.Equal(p.Source, o.Source)
+}
+
+// given reports whether a deployment has failed as what was prepared was given up, or replaced, or somebody else goes on with it.
+func given(err error) bool {
+	conflict, ok := errors.AsType[*store.SideConflict](err)
+	return ok && conflict.Space == preparedSpace
+}
+
+// removal is the write that takes away what is prepared, as it was seen.
+func removal(rev uint64) store.Side {
+	return store.Side{Op: store.Delete, Space: preparedSpace, Key: preparedKey, Cond: store.IfRev, Rev: rev}
+}
+
+// unprepare takes away what is prepared, unless it has changed since it was seen.
+func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (changed bool, err error) {
+	err = s.sides.Write(ctx, t, []store.Side{removal(rev)})
+	if changed = given(err); err != nil && !changed {
+		return false, engine.StorageError(err)
+	}
+	s.letGo(ctx, t)
+	return changed, nil
+}
+
+// preparedNow reads what is prepared for an environment; nil for nothing.
+func (s *Service) preparedNow(ctx context.Context, t j17.Tenant) (*preparedSpec, uint64, error) {
+	it, err := s.sides.Get(ctx, t, preparedSpace, preparedKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, engine.StorageError(err)
+	}
+	p, err := readPreparedSpec(it.Value)
+	return p, it.Rev, err
+}
+
+// Prepared returns the spec that is prepared for an environment. It is an error of CodeNotFound where there is none.
+func (s *Service) Prepared(ctx context.Context, t j17.Tenant) (*Prepared, error) {
+	p, _, err := s.preparedNow(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, nothingPrepared()
+	}
+	return p.shown(), nil
+}
+
+// CancelPrepared gives up the spec that is prepared for an environment, with what was built for it. It is an error of CodeNotFound where
+// there is none, and of CodeConflict where another one takes its place meanwhile.
+func (s *Service) CancelPrepared(ctx context.Context, t j17.Tenant) error {
+	var first *preparedSpec
+	for range maxTries {
+		p, rev, err := s.preparedNow(ctx, t)
+		switch {
+		case err != nil:
+			return err
+		case p == nil:
+			return nothingPrepared()
+		case first == nil:
+			first = p
+		case !p.same(first):
+			return j17.Errorf(j17.CodeConflict, "Another spec has been prepared meanwhile, which goes on.")
+		}
+		if changed, err := s.unprepare(context.WithoutCancel(ctx), t, rev); err != nil || !changed {
+			return err
+		}
+	}
+	return j17.Errorf(j17.CodeBusy, "The spec that is prepared could not be given up. Try again in a moment.")
+}
+
+func nothingPrepared() error {
+	return j17.Errorf(j17.CodeNotFound, "No spec is being prepared for this environment.")
+}
+
+// IsPrepared reports whether a spec is prepared for an environment, and nothing has failed yet.
+func IsPrepared(ctx context.Context, sides store.Sides, t j17.Tenant) (bool, error) {
+	it, err := sides.Get(ctx, t, preparedSpace, preparedKey)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	p, err := readPreparedSpec(it.Value)
+	return err == nil && p.Readiness.Failed == "", err
+}
+
+func readPreparedSpec(stored []byte) (*preparedSpec, error) {
+	_, raw, err := worker.ReadAttempts(stored)
+	p := &preparedSpec{}
+	if err == nil {
+		err = json.Unmarshal(raw, p)
+	}
+	if err != nil {
+		return nil, engine.StorageError(&store.CorruptionError{Where: string(preparedSpace) + "/" + preparedKey, Err: err})
+	}
+	return p, nil
+}
+
+// carryOn looks whether the spec that is prepared for an environment can be deployed.
+func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
+	p, err := readPreparedSpec(c.Value)
+	if err != nil {
+		return err
+	}
+	instance, env, _ := strings.Cut(string(c.Tenant), "/")
+	r := Request{
+		Instance: instance, Environment: j17.Environment(env), Source: p.Source, Force: p.Force, Base: &p.Base, Note: p.Note, how: p.How, from: p.From,
+		ending: []store.Side{c.Remove()},
+	}
+	was := p.Readiness
+	p.Readiness, err = s.readiness(ctx, r)
+	if err == nil && p.Readiness.Done {
+		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil || given(err) {
+			s.letGo(ctx, c.Tenant)
+			return nil
+		}
+	}
+
+	// What a person has to see to is told, and not tried again.
+	due := s.clock.Now().Add(preparedPause)
+	if refused, ok := errors.AsType[*j17.Error](err); ok && final(refused.Code) {
+		if refused.Code == j17.CodePreconditionFailed {
+			refused = j17.Errorf(refused.Code, "Another spec has been deployed meanwhile than the one that it was compared with.")
+		}
+		p.Readiness, due, err = Readiness{Failed: refused.Message}, time.Time{}, nil
+	} else if p.Readiness.Failed != "" {
+		due = time.Time{}
+	}
+	if err != nil {
+		return err
+	}
+	value := c.Value
+	if p.Readiness != was {
+		if value, err = json.Marshal(p); err != nil {
+			return err
+		}
+	}
+	err = s.sides.Write(ctx, c.Tenant, []store.Side{c.Replace(value, due)})
+	if due.IsZero() || given(err) {
+		s.letGo(ctx, c.Tenant)
+	}
+	return err
+}
+
+// readiness tells how far what a request needs is built. It is refused where a deployment would be.
+func (s *Service) readiness(ctx context.Context, r Request) (Readiness, error) {
+	e, err := s.environment(r.Instance, r.Environment)
+	if err != nil {
+		return Readiness{}, err
+	}
+	compiled, found := spec.Compile(r.Source)
+	if compiled == nil {
+		return Readiness{}, invalid(found)
+	}
+	e.mu.Lock()
+	_, loaded, err := s.prepare(ctx, e, r, compiled, found)
+	e.mu.Unlock()
+	if err != nil {
+		return Readiness{}, err
+	}
+	return s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions))
+}
+
+// allReady begins to build what a spec needs, indexes and unique sets, and tells how far both are.
+func (s *Service) allReady(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error) {
+	r, err := s.ready(ctx, t, after)
+	if err != nil || s.unique == nil || r.Failed != "" {
+		return r, err
+	}
+	filled, err := s.unique.Ready(ctx, t, after)
+	r.Done, r.Built, r.Total = r.Done && filled.Done, r.Built+filled.Built, r.Total+filled.Total
+	return r, err
+}
+
+// letGo lets go of what was built for a spec that is prepared no more.
+func (s *Service) letGo(ctx context.Context, t j17.Tenant) {
+	s.unready(ctx, t)
+	if s.unique == nil {
+		return
+	}
+	other, err := IsPrepared(ctx, s.sides, t)
+	if err == nil && !other {
+		err = s.unique.Unready(ctx, t)
+	}
+	if err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "what was filled of unique sets for a spec that was prepared is still there", slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
+// final reports whether a refusal stays as it is however often it is tried.
+func final(code j17.Code) bool {
+	switch code { //nolint:exhaustive // all others may pass
+	case j17.CodeInvalidSpec, j17.CodeIncompatibleSpec, j17.CodePreconditionFailed, j17.CodeNotFound, j17.CodeInvalidField:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run deploys prepared specs when they are ready, until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	return s.waiting.Run(ctx)
+}
+
+// Settle does what is due of that now.
+func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ctx) }
+
+// NextDue returns when the next prepared spec is looked at.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }

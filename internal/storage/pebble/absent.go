@@ -1,0 +1,274 @@
+package pebble
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Whether a unit's conditions on the feed hold is decided in two parts: by the index of tags for what is committed, from the position on
+// that the unit was decided at, and by the events of the units before it in the same batch, which no index has yet. Between a decision and
+// its commit there is little of either, however long the feed is.
+
+// stagedEvents are the events of a batch by their tags. They are put in order when a unit asks for it first.
+type stagedEvents struct {
+	units []stagedUnit
+	// sorted is the number of units whose events are in byTag.
+	sorted int
+	byTag  map[stagedTag][]stagedEvent
+}
+
+// stagedUnit is the events of a unit, and where they are.
+type stagedUnit struct {
+	tenant *tenant
+	events []store.NewEvent
+	ids    []j17.StreamID
+}
+
+type stagedTag struct {
+	tenant uint32
+	tag    string
+}
+
+type stagedEvent struct {
+	*store.NewEvent
+
+	id j17.StreamID
+}
+
+// add adds the events of a unit.
+func (s *stagedEvents) add(tenant *tenant, events []store.NewEvent, ids []j17.StreamID) {
+	s.units = append(s.units, stagedUnit{tenant, events, ids})
+}
+
+// clear forgets all of them.
+func (s *stagedEvents) clear() {
+	clear(s.units)
+	s.units, s.sorted = s.units[:0], 0
+	if cap(s.units) > keptScratch {
+		s.units = nil
+	}
+	if s.byTag != nil {
+		s.byTag = emptied(s.byTag)
+	}
+}
+
+// match reports whether one of the events is what a unit says is absent.
+func (s *stagedEvents) match(tenant uint32, a *store.Absent) bool {
+	// Those that were staged since somebody asked.
+	if s.byTag == nil {
+		s.byTag = map[stagedTag][]stagedEvent{}
+	}
+	for ; s.sorted < len(s.units); s.sorted++ {
+		u := &s.units[s.sorted]
+		for i := range u.events {
+			e := stagedEvent{&u.events[i], u.ids[i]}
+			for _, tag := range e.Tags {
+				k := stagedTag{u.tenant.nextNumber, tag}
+				s.byTag[k] = append(s.byTag[k], e)
+			}
+		}
+	}
+
+	// The rarest tag leads.
+	var rarest []stagedEvent
+	for i, tag := range a.Tags {
+		have := s.byTag[stagedTag{tenant, tag}]
+		if len(have) == 0 {
+			return false
+		}
+		if i == 0 || len(have) < len(rarest) {
+			rarest = have
+		}
+	}
+	return slices.ContainsFunc(rarest, func(e stagedEvent) bool {
+		missing := func(tag string) bool { return !slices.Contains(e.Tags, tag) }
+		return e.id.Compare(a.After) > 0 && a.Fits(e.Key.Type, e.Type) && !slices.ContainsFunc(a.Tags, missing)
+	})
+}
+
+// recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They are kept from the
+// first condition on. Only the committer changes them, before what it has stored can be seen.
+type recentTags struct {
+	mu   sync.RWMutex
+	last map[string]j17.StreamID
+	// Events behind from are in it, up to to.
+	from, to j17.StreamID
+}
+
+// mostRecentTags bounds how many tags of a tenant are kept, and mostRecent of how many tenants.
+const (
+	mostRecentTags = 1 << 13
+	mostRecent     = 64
+)
+
+// recentOf returns the tags of the latest events of a tenant, which are kept from here on.
+func (b *batch) recentOf(t *tenant) *recentTags {
+	if r := t.recent.Load(); r != nil {
+		return r
+	}
+	r := &recentTags{last: map[string]j17.StreamID{}, from: t.last, to: t.last}
+	t.recent.Store(r)
+	if b.recent = append(b.recent, t); len(b.recent) > mostRecent {
+		b.recent[0].recent.Store(nil)
+		b.recent = slices.Delete(b.recent, 0, 1)
+	}
+	return r
+}
+
+// forgetRecent forgets the tags of the latest events of a tenant.
+func (b *batch) forgetRecent(t *tenant) {
+	t.recent.Store(nil)
+	b.recent = slices.DeleteFunc(b.recent, func(other *tenant) bool { return other == t })
+}
+
+// lacks reports whether it is certain that no event behind a position, up to that of the last event, has all of some tags.
+func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.to.Compare(last) < 0 || after.Compare(r.from) < 0 {
+		return false
+	}
+	return slices.ContainsFunc(tags, func(tag string) bool {
+		at, ok := r.last[tag]
+		return !ok || at.Compare(after) <= 0
+	})
+}
+
+// add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there in another way
+// cannot be told from the units, so that the tags begin anew.
+func (r *recentTags) add(u *stagedUnit, before j17.StreamID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.to.Compare(before) < 0 {
+		clear(r.last)
+		r.from, r.to = before, before
+	}
+	for i := range u.events {
+		for _, tag := range u.events[i].Tags {
+			if _, ok := r.last[tag]; !ok {
+				tag = strings.Clone(tag) // which may be a part of something large
+			}
+			r.last[tag] = u.ids[i]
+		}
+	}
+	r.to = u.ids[len(u.ids)-1]
+	if len(r.last) > mostRecentTags {
+		r.last, r.from = map[string]j17.StreamID{}, r.to
+	}
+}
+
+// keepRecent adds the tags of a batch that is durable.
+func (b *batch) keepRecent() {
+	for i := range b.staged.units {
+		u := &b.staged.units[i]
+		if r := u.tenant.recent.Load(); r != nil {
+			r.add(u, u.tenant.last)
+		}
+	}
+}
+
+// tagging is what memory tells of a tenant's index of tags, as of a view.
+type tagging struct {
+	// building tells that older events are still being indexed.
+	building bool
+	// recent, if not nil, are the tags of the latest events, the last one of which is at last.
+	recent *recentTags
+	last   j17.StreamID
+	// filter, if not nil, are the tags of all events.
+	filter *filter
+}
+
+// taggingLocked returns what memory tells of the index of tags as of the present view.
+func (t *tenant) taggingLocked() tagging {
+	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last, filter: t.tagFilter.Load()}
+}
+
+// lacksTags reports whether it is certain that no event behind a position has all of some tags, which have those ids.
+func (r *reader) lacksTags(tags []string, ids []tagID, after j17.StreamID) bool {
+	t := &r.tagging
+	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacksAny(r.tenant, ids)
+}
+
+// matches reports whether there is an event that the unit says is absent.
+func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
+	for i := range u.Unless {
+		a := &u.Unless[i]
+		if b.staged.match(t.nextNumber, a) {
+			return true, nil
+		}
+		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 || b.recentOf(t).lacks(a.Tags, a.After, t.last) {
+			continue // nothing was committed since that has its tags
+		}
+		if found, err := b.committed(t, a); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// committed reports whether there is an event in earlier batches that a unit says is absent.
+func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
+	tenant := t.nextNumber
+	if t.building == tenant { // which only the committer changes
+		state, err := getBuild(b.store.db, tenant)
+		if err != nil {
+			return false, err
+		}
+		if state != nil && a.After.Compare(state.end) < 0 {
+			return false, &store.IndexingError{Done: state.done, Total: state.total}
+		}
+	}
+
+	// Where the tags meet.
+	ids := make([]tagID, len(a.Tags))
+	for i, tag := range a.Tags {
+		ids[i] = idOfTag([]byte(tag))
+	}
+	if t.tagFilter.Load().lacksAny(tenant, ids) {
+		return false, nil
+	}
+	w, err := b.store.newTagWalk(b.store.db, tenant, ids)
+	if err != nil {
+		return false, err
+	}
+	defer w.close(&err)
+	for at := a.After.Next(); ; {
+		ok, err := w.next(&at, nil)
+		if err != nil || !ok {
+			return false, err
+		}
+		if len(a.Types) == 0 {
+			return true, nil
+		}
+		if fits, err := b.fits(tenant, at, a); err != nil || fits {
+			return fits, err
+		}
+		at = at.Next()
+	}
+}
+
+// fits reports whether the event at a position has one of the types that count.
+func (b *batch) fits(tenant uint32, at j17.StreamID, a *store.Absent) (fits bool, err error) {
+	l, err := newLookup(b.store.db, tenant, &typeNames{})
+	if err != nil {
+		return false, err
+	}
+	defer l.close(&err)
+	n, err := l.seek(at)
+	if err != nil {
+		return false, err
+	}
+	value, err := l.find(n)
+	if err != nil {
+		return false, l.fault(err, at)
+	}
+	typ, err := typeOf(l.run[n], value)
+	if err != nil {
+		return false, l.fault(err, at)
+	}
+	return a.Fits(string(aggregateOf(l.run[n])), string(typ)), nil
+}

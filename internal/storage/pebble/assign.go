@@ -1,0 +1,172 @@
+package pebble
+
+import (
+	"fmt"
+	"strconv"
+
+	"j17/internal/storage/store"
+)
+
+// stagedAssignment is the items of an assignment, and the value that the owner gets, "" where it has one. index is the item
+// under the value, counter is nil where the value was proposed.
+type stagedAssignment struct {
+	owner   *stagedItem
+	index   *stagedItem
+	counter *stagedItem
+	value   string
+}
+
+// checkAssignments loads the items of the unit's assignments into b.assign and puts proposed values that belong to others
+// into r.
+func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) error {
+	b.assign = b.assign[:0]
+	if len(u.Assign) == 0 {
+		return nil
+	}
+	p := pendingAssignments{owners: map[*stagedItem]bool{}, values: map[*stagedItem]bool{}, counts: map[*stagedItem]uint64{}, sides: sidesOf(u)}
+	for i := range u.Assign {
+		if a := &u.Assign[i]; a.Counter == "" {
+			index, err := b.item(t, a.Index, a.Value)
+			if err != nil {
+				return err
+			}
+			p.values[index] = true
+		}
+	}
+	for i := range u.Assign {
+		staged, err := b.checkAssignment(t, &u.Assign[i], &p, r)
+		if err != nil {
+			return err
+		}
+		b.assign = append(b.assign, staged)
+	}
+	return nil
+}
+
+// pendingAssignments is what earlier assignments of a unit, which are not staged yet, are going to change: the owners that
+// get a value, the items under values that the unit proposes, and what counters have come to.
+type pendingAssignments struct {
+	owners map[*stagedItem]bool
+	values map[*stagedItem]bool
+	counts map[*stagedItem]uint64
+	// sides are the side writes of the unit in the spaces of its assignments.
+	sides []*store.Side
+}
+
+// sidesOf returns the side writes of a unit that can change what its assignments come to, in their order.
+func sidesOf(u *store.Append) (sides []*store.Side) {
+	spaces := map[store.Space]bool{}
+	for i := range u.Assign {
+		spaces[u.Assign[i].Space], spaces[u.Assign[i].Index] = true, true
+	}
+	for i := range u.Side {
+		if w := &u.Side[i]; spaces[w.Space] {
+			sides = append(sides, w)
+		}
+	}
+	return sides
+}
+
+// checkAssignment loads the items of one assignment and chooses the value.
+func (b *batch) checkAssignment(
+	t *tenant, a *store.Assignment, p *pendingAssignments, r *store.Result,
+) (staged stagedAssignment, err error) {
+	if staged.owner, err = b.item(t, a.Space, a.Owner); err != nil {
+		return staged, err
+	}
+
+	// An owner that has a value, stored or from earlier in the unit, keeps it.
+	has := b.liveAfter(p.sides, a.Space, a.Owner, staged.owner) || p.owners[staged.owner]
+
+	// A value by name: it must be free.
+	if a.Counter == "" {
+		if staged.index, err = b.item(t, a.Index, a.Value); err != nil || has {
+			return staged, err
+		}
+		if staged.index.live(b.now) {
+			r.Sides = append(r.Sides, store.SideConflict{Space: a.Index, Key: a.Value, Rev: staged.index.rev})
+		}
+		staged.value = a.Value
+	} else {
+		// A number from a counter, which goes on from where the unit or the store has left it.
+		if staged.counter, err = b.item(t, a.Index, a.Counter); err != nil {
+			return staged, err
+		}
+		last, known := p.counts[staged.counter]
+		if !known {
+			if last, err = b.count(t, p.sides, a, staged.counter); err != nil {
+				return staged, err
+			}
+		}
+		if has {
+			return staged, nil
+		}
+		// Numbers that others were given by name are passed over.
+		for taken := true; taken; {
+			last++
+			staged.value = strconv.FormatUint(last, 10)
+			if staged.index, err = b.item(t, a.Index, staged.value); err != nil {
+				return staged, err
+			}
+			taken = staged.index.live(b.now) || p.values[staged.index]
+		}
+		p.counts[staged.counter] = last
+	}
+
+	p.owners[staged.owner] = true
+	return staged, nil
+}
+
+// liveAfter reports whether an item is live when the side writes of the unit have been applied.
+func (b *batch) liveAfter(sides []*store.Side, space store.Space, key string, item *stagedItem) bool {
+	live := item.live(b.now)
+	for _, w := range sides {
+		if w.Space == space && w.Key == key {
+			live = w.Op != store.Delete
+		}
+	}
+	return live
+}
+
+// count returns the last number that a counter has given out when the side writes of the unit have been applied.
+func (b *batch) count(t *tenant, sides []*store.Side, a *store.Assignment, counter *stagedItem) (n uint64, err error) {
+	if counter.live(b.now) {
+		if n, err = strconv.ParseUint(string(counter.value), 10, 63); err != nil {
+			return 0, corruption(fmt.Errorf("the counter: %w", err), "side item %s/%s of tenant %s", a.Index, a.Counter, t.name)
+		}
+	}
+	for _, w := range sides {
+		if w.Space != a.Index || w.Key != a.Counter {
+			continue
+		}
+		// What is no number counts as none.
+		written, _ := strconv.ParseUint(string(w.Value), 10, 63)
+		switch w.Op {
+		case store.Raise:
+			n = max(n, written)
+		case store.Put:
+			n = written
+		case store.Delete:
+			n = 0
+		case store.Add:
+			added, _ := strconv.ParseInt(string(w.Value), 10, 64)
+			n = uint64(max(int64(n)+added, 0))
+		}
+	}
+	return n, nil
+}
+
+// stageAssignments stages the values of owners that have none, and tells those of all.
+func (b *batch) stageAssignments(t *tenant, u *store.Append, r *store.Result) {
+	for i := range u.Assign {
+		a, staged := &u.Assign[i], &b.assign[i]
+		if staged.value != "" {
+			if staged.counter != nil {
+				b.stageItem(t, a.Index, a.Counter, staged.counter, itemTimes{}, []byte(staged.value))
+			}
+			b.stageItem(t, a.Space, a.Owner, staged.owner, itemTimes{}, []byte(staged.value))
+			b.stageItem(t, a.Index, staged.value, staged.index, itemTimes{}, []byte(a.Owner))
+		}
+		r.Assigned = append(r.Assigned, string(staged.owner.value))
+	}
+}

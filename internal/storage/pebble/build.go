@@ -1,0 +1,255 @@
+package pebble
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// A folder of format 1 or 2 has no index of tags. When it is opened for the first time, each of its tenants gets a build: a record of
+// what is still to be indexed, which the store does in the background, also over restarts. Events that are written meanwhile are
+// indexed in their own commit.
+
+const (
+	// buildEvents is how many events are indexed in one batch, which other writes wait for.
+	buildEvents = 256
+	// buildRetry is the pause after a batch that could not be written.
+	buildRetry = time.Minute
+)
+
+// build is how far the index of a tenant's older events is.
+type build struct {
+	// reached is the position of the last event that is indexed, end that of the last one that is to be.
+	reached, end j17.StreamID
+	// done and total count them.
+	done, total uint64
+}
+
+const buildRecordBytes = 1 + 2*positionBytes + 2*8
+
+func appendBuildRecord(dst []byte, s *build) []byte {
+	dst = appendPosition(appendPosition(append(dst, recordFormat), s.reached), s.end)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.done), s.total)
+}
+
+func parseBuildRecord(v []byte) (build, error) {
+	if len(v) != buildRecordBytes || v[0] != recordFormat {
+		return build{}, errFormat
+	}
+	reached, ok := parsePosition(v[1:])
+	end, ok2 := parsePosition(v[1+positionBytes:])
+	if !ok || !ok2 {
+		return build{}, errFormat
+	}
+	v = v[1+2*positionBytes:]
+	return build{reached: reached, end: end, done: binary.BigEndian.Uint64(v), total: binary.BigEndian.Uint64(v[8:])}, nil
+}
+
+// getBuild returns the build of a tenant, nil when there is nothing to build.
+func getBuild(from pebble.Reader, number uint32) (*build, error) {
+	v, closer, err := from.Get(appendPrefix(nil, number, kindBuild))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault("the build of an index", err)
+	}
+	state, err := parseBuildRecord(v)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, corruption(err, "the build of tenant number %d", number)
+	}
+	return &state, nil
+}
+
+// indexed tells whether all events of the tenant are indexed.
+func (r reader) indexed() error {
+	if !r.tagging.building {
+		return nil
+	}
+	state, err := getBuild(r.snapshot, r.tenant)
+	if err != nil || state == nil {
+		return err
+	}
+	return &store.IndexingError{Done: state.done, Total: state.total}
+}
+
+// upgrade makes a folder of an older format one of this format: all in one batch.
+func (s *Store) upgrade() (err error) {
+	b := s.db.NewBatch()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	var change uint64
+	for _, t := range s.inOrder() {
+		if t.next.events == 0 {
+			continue
+		}
+		change++
+		t.change, t.next.change = change, change
+		must(b.Set(appendPrefix(nil, t.number, kindState), appendStateRecord(nil, &t.next), nil))
+		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &build{end: t.last, total: t.next.events}), nil))
+	}
+	must(b.Set(appendPrefix(nil, storeNumber, kindFormat), appendNumber(nil, formatVersion), nil))
+	return s.db.Apply(b, pebble.Sync)
+}
+
+// inOrder returns the tenants that hold something, in the order of their numbers.
+func (s *Store) inOrder() []*tenant {
+	var list []*tenant
+	for _, t := range s.tenants {
+		if t.number != 0 {
+			list = append(list, t)
+		}
+	}
+	slices.SortFunc(list, func(a, b *tenant) int { return cmp.Compare(a.number, b.number) })
+	return list
+}
+
+// findBuilds returns the tenants that have something to build.
+func (s *Store) findBuilds() ([]j17.Tenant, error) {
+	var names []j17.Tenant
+	for _, t := range s.inOrder() {
+		state, err := getBuild(s.db, t.number)
+		if err != nil && !isDamage(err) {
+			return nil, err
+		}
+		if state != nil || err != nil {
+			names, t.building = append(names, t.name), t.number // what is damaged is told when it is built
+		}
+	}
+	return names, nil
+}
+
+// buildLoop builds what is to be built for the tenants, and ends. One that is damaged is tried again after all others.
+func (s *Store) buildLoop(names []j17.Tenant) {
+	left := names
+	for len(left) > 0 {
+		var damaged []j17.Tenant
+		for i, name := range left {
+			whole, err := s.buildTenant(name, len(left)-i)
+			if err != nil {
+				return
+			}
+			if !whole {
+				damaged = append(damaged, name)
+			}
+		}
+		if left = damaged; len(left) > 0 && s.clock.Wait(s.life, s.clock.Now().Add(buildRetry)) != nil {
+			return
+		}
+	}
+	if len(names) > 0 {
+		s.logger.Info("all older events are indexed by their tags", slog.Int("tenants", len(names)))
+	}
+}
+
+// buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The error says that
+// the store closes.
+func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
+	for {
+		state, err := s.buildSome(s.life, name)
+		if s.life.Err() != nil {
+			return false, s.life.Err()
+		}
+		if err != nil {
+			s.logger.Warn("older events could not be indexed by their tags, it is tried again",
+				slog.String("tenant", string(name)), slog.Any("error", err))
+			if isDamage(err) {
+				return false, nil
+			}
+			if err := s.clock.Wait(s.life, s.clock.Now().Add(buildRetry)); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if state == nil {
+			return true, nil
+		}
+		if state.done%(100*buildEvents) < buildEvents {
+			s.logger.Info("older events are being indexed by their tags", slog.String("tenant", string(name)),
+				slog.Uint64("done", state.done), slog.Uint64("total", state.total), slog.Int("tenants_left", left))
+		}
+	}
+}
+
+// buildSome indexes the next events of a tenant and returns how far it is, nil when nothing is left.
+func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, err error) {
+	err = s.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(name)
+		if state, err = getBuild(s.db, t.nextNumber); err != nil || state == nil {
+			return err
+		}
+		if err := b.index(t, state); err != nil {
+			return err
+		}
+		key := appendPrefix(b.key[:0], t.nextNumber, kindBuild)
+		if state.reached.Compare(state.end) < 0 {
+			b.put(key, appendBuildRecord(b.value[:0], state))
+			return nil
+		}
+		b.remove(key)
+		state, b.built = nil, t
+		return nil
+	})
+	return state, err
+}
+
+// index stages the index of the next events of a build.
+func (b *batch) index(t *tenant, state *build) (err error) {
+	l, err := newLookup(b.store.db, t.nextNumber, &typeNames{})
+	if err != nil {
+		return err
+	}
+	defer l.close(&err)
+
+	// Each run of the feed is indexed whole, so that a build can go on behind any of them.
+	begun := state.done
+	var record eventRecord
+	for ok := l.feed.SeekGE(appendFeedKey(nil, t.nextNumber, state.reached.Next())); ; ok = l.feed.Next() {
+		if !ok {
+			state.reached = state.end
+			return l.feed.Error()
+		}
+
+		// What was committed after the build began is indexed already.
+		last, err := l.open()
+		if err != nil {
+			return l.fault(err, state.reached)
+		}
+		if last.Compare(state.end) > 0 {
+			state.reached = state.end
+			return nil
+		}
+
+		// The tags of the run's events.
+		for i := range l.run {
+			v, err := l.find(i)
+			if err == nil {
+				err = record.parse(v)
+			}
+			var tags []string
+			if err == nil {
+				tags, err = record.allTags()
+			}
+			if err != nil {
+				return l.fault(err, last)
+			}
+			b.tags.add(tags)
+			state.done++
+		}
+
+		// A part is enough for one commit; the caller comes back for the next.
+		b.tags.write(b.writes, t.nextNumber, last)
+		state.reached = last
+		if state.done-begun >= buildEvents || b.writes.Len() >= maxBatchBytes {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package pebble
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"slices"
+
+	"j17"
+	"j17/internal/base/panics"
+)
+
+const (
+	// minGathered and maxGathered bound how many events of a feed are looked up at a time for a page of pageBytes. Few are enough for who
+	// follows the feed; many, in the order in which they are stored, are found with less work.
+	minGathered, maxGathered = maxRun, 1024
+	// dividedFrom is the number of events from which several look for them, each for half as many or more; mostLooking is how many.
+	dividedFrom = 4 * maxRun
+	mostLooking = 4
+)
+
+// gathering looks up the events that many entries of a feed refer to.
+type gathering struct {
+	*lookup
+	reader reader
+	notes  bool
+	refs   []gathered
+	order  []sought
+	// bytes is how many the largest of the events has that were looked up by themselves, or all of the others on average.
+	bytes int
+	// keys and values are what the references point to.
+	keys   []byte
+	values [mostLooking]copies
+}
+
+// copies is what values are copied to. They stay where they are: where no more go in there is other memory for those that follow, so that no
+// memory is kept for values that were copied once more.
+type copies struct {
+	// to is what is copied to, and largest is the largest that was, which is used again.
+	to, largest []byte
+}
+
+// begin gives the values back.
+func (c *copies) begin() { c.to = c.largest[:0] }
+
+// add copies a value. About as many bytes are expected with those that follow.
+func (c *copies) add(value []byte, expected int) []byte {
+	if cap(c.to)-len(c.to) < len(value) {
+		c.to = make([]byte, 0, max(len(value), expected))
+		if cap(c.to) > cap(c.largest) {
+			c.largest = c.to
+		}
+	}
+	begin := len(c.to)
+	c.to = append(c.to, value...)
+	return c.to[begin:]
+}
+
+// gathered is an event that is looked up, or a note.
+type gathered struct {
+	id j17.StreamID
+	// key is the event's.
+	key []byte
+	// value is what stands under it, nil where it was not looked up yet, or the note.
+	value []byte
+	note  bool
+}
+
+// sought is an event that is to be looked up: the first bytes of its key in which the keys differ, as a number, and its place in the feed.
+type sought struct {
+	prefix uint64
+	at     int
+}
+
+// begin begins to gather for a page.
+func (g *gathering) begin(l *lookup, r reader, notes bool) {
+	g.lookup, g.reader, g.notes = l, r, notes
+	for i := range g.values {
+		g.values[i].begin()
+	}
+}
+
+// end lets go of the feed. What was looked up is the page's.
+func (g *gathering) end() { g.lookup, g.reader = nil, reader{} }
+
+// trim keeps the memory that is not too much.
+func (g *gathering) trim() {
+	clear(g.refs)
+	for i := range g.values {
+		if g.values[i].begin(); cap(g.values[i].largest) > 2*pageBytes {
+			g.values[i] = copies{}
+		}
+	}
+	if cap(g.refs) > 2*maxGathered {
+		g.refs, g.order, g.keys = nil, nil, nil
+	}
+}
+
+// next returns how many events to gather when the ones so far have not filled a page.
+func (g *gathering) next(p *page) int {
+	if len(g.refs) == 0 {
+		return minGathered
+	}
+	room := (p.size() - p.bytes) / max(g.bytes, 1)
+	return min(max(room+room/16, minGathered), maxGathered*(p.size()/pageBytes))
+}
+
+// gather takes the references of n events from a position on, and of the rest of their run, but not of more than limit. It reports whether
+// there may be more behind that.
+func (g *gathering) gather(from j17.StreamID, n, limit int) (more bool, err error) {
+	g.refs, g.keys = slices.Grow(g.refs[:0], min(n, limit)), g.keys[:0]
+	for more = true; more && len(g.refs) < min(n, limit); more = g.feed.Next() {
+		last, err := g.open()
+		if err != nil {
+			return false, err
+		}
+		if g.note != nil {
+			if g.notes {
+				g.refs = append(g.refs, gathered{id: last, value: bytes.Clone(g.note), note: true})
+			}
+			continue
+		}
+		for i, reference := range g.run {
+			if id := ahead(last, len(g.run)-1-i); id.Compare(from) >= 0 && len(g.refs) < limit {
+				begin := len(g.keys)
+				g.keys = append(append(g.keys, g.key[:tenantPrefix+1]...), reference...)
+				g.refs = append(g.refs, gathered{id: id, key: g.keys[begin:]})
+			}
+		}
+	}
+	return more, g.feed.Error()
+}
+
+// fetch looks up what was gathered, in the order of the keys, for a page that has room for so many bytes more. Where the first event says
+// that they do not all go in there, or that many bytes were looked up, the others are left to value, in the order of the feed: what is read
+// and not handed out is little, however large the events are.
+func (g *gathering) fetch(room int) error {
+	g.order, g.bytes = slices.Grow(g.order[:0], len(g.refs)), 0
+	for i := range g.refs {
+		if !g.refs[i].note {
+			g.order = append(g.order, sought{at: i})
+		}
+	}
+	if len(g.order) == 0 {
+		return nil
+	}
+	first, err := g.value(&g.refs[g.order[0].at])
+	if err != nil {
+		return err
+	}
+	g.refs[g.order[0].at].value = g.values[0].add(first, 0)
+	if g.bytes = len(first); g.bytes*len(g.order) > 2*room {
+		return nil
+	}
+	defer func() {
+		n, all := 0, 0
+		for i := range g.refs {
+			if size := len(g.refs[i].value); size > 0 && !g.refs[i].note {
+				n, all = n+1, all+size
+			}
+		}
+		g.bytes = all / max(n, 1)
+	}()
+
+	// The others, in the order in which they are stored, as far as they are not many more bytes than there is room for. Several look, each in
+	// a part of what is stored, and for its share of the bytes.
+	most := room + room/8
+	g.order = g.order[1:]
+	g.sort()
+	parts := min(mostLooking, runtime.GOMAXPROCS(0), 2*len(g.order)/dividedFrom)
+	if parts < 2 {
+		return g.collect(0, g.lookup, g.order, most)
+	}
+	errs := make([]error, parts)
+	var looking panics.Parts
+	for part := 1; part < parts; part++ {
+		looking.Go(func() {
+			l, err := newLookup(g.reader.snapshot, g.reader.tenant, g.names)
+			if err == nil {
+				defer l.close(&errs[part])
+				err = g.collect(part, l, g.order[len(g.order)*part/parts:len(g.order)*(part+1)/parts], most/parts)
+			}
+			errs[part] = err
+		})
+	}
+	looking.Do(func() { errs[0] = g.collect(0, g.lookup, g.order[:len(g.order)/parts], most/parts) })
+	looking.Wait()
+	return errors.Join(errs...)
+}
+
+// sort puts what is to be looked up in the order of the keys, and of the feed where that is the same.
+func (g *gathering) sort() {
+	if len(g.order) == 0 {
+		return
+	}
+	first := g.refs[g.order[0].at].key
+	same := len(first)
+	for _, s := range g.order[1:] {
+		key := g.refs[s.at].key
+		same = min(same, len(key))
+		for !bytes.Equal(key[:same], first[:same]) {
+			same--
+		}
+	}
+	for i := range g.order {
+		var b [8]byte
+		copy(b[:], g.refs[g.order[i].at].key[same:])
+		g.order[i].prefix = binary.BigEndian.Uint64(b[:])
+	}
+	slices.SortFunc(g.order, func(a, b sought) int {
+		if a.prefix != b.prefix {
+			return cmp.Compare(a.prefix, b.prefix)
+		}
+		return cmp.Or(bytes.Compare(g.refs[a.at].key[same:], g.refs[b.at].key[same:]), cmp.Compare(a.at, b.at))
+	})
+}
+
+// value returns what stands under a reference. It is valid until the next look-up.
+func (g *gathering) value(ref *gathered) ([]byte, error) {
+	if ref.value != nil {
+		return ref.value, nil
+	}
+	return g.lookup.value(ref.key)
+}
+
+// collect looks up some of what was gathered, until it is as many bytes as its share. The last event may exceed that.
+func (g *gathering) collect(part int, with *lookup, order []sought, share int) error {
+	taken, average := 0, g.bytes
+	for i := range order {
+		if taken >= share {
+			break
+		}
+		ref := &g.refs[order[i].at]
+		v, err := with.value(ref.key)
+		if err != nil {
+			return err
+		}
+		ref.value = g.values[part].add(v, min((len(order)-i)*(average+average/16), share-taken))
+		taken += len(v)
+		average = taken / (i + 1)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// moment is a reader that others hold. See store.Moment.
+type moment struct {
+	reader
+	name     j17.Tenant
+	position j17.StreamID
+	once     sync.Once
+	// kept is an iterator that nobody uses just now: one serves many looks, since it has found its way to the blocks that it is asked for
+	// again. Who looks meanwhile makes another one.
+	kept atomic.Pointer[pebble.Iterator]
+}
+
+// Moment shows a tenant as it is now. See store.Store.
+func (s *Store) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
+	if err := store.ValidTenant(t); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.acquireLocked()
+	if err != nil {
+		return nil, err
+	}
+	m := &moment{reader: s.readerLocked(v, t), name: t}
+	if m.tenant != 0 {
+		m.position = s.tenants[t].last
+	}
+	return m, nil
+}
+
+// Position is that of the last entry of the feed.
+func (m *moment) Position() j17.StreamID { return m.position }
+
+// Heads returns the heads of streams. Those that are in memory are taken from there as long as the moment is the present one.
+func (m *moment) Heads(keys []j17.Key) ([]store.Head, error) {
+	heads := make([]store.Head, len(keys))
+	if m.tenant == 0 {
+		return heads, nil
+	}
+	var missing []int
+	var headKey []byte
+	m.store.mu.Lock()
+	current := m.store.view == m.view
+	for i, key := range keys {
+		known := false
+		if current {
+			headKey = appendHeadKey(headKey[:0], m.tenant, key)
+			heads[i], known = m.store.heads.get(headKey)
+		}
+		if !known {
+			missing = append(missing, i)
+		}
+	}
+	m.store.mu.Unlock()
+	for _, i := range missing {
+		if !canExist(keys[i]) {
+			continue
+		}
+		var err error
+		if heads[i], err = m.load(keys[i]); err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
+}
+
+// Get returns one side item.
+func (m *moment) Get(space store.Space, key string) (item store.Item, err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return store.Item{}, store.ErrNotFound
+	}
+	it := m.kept.Swap(nil)
+	if it == nil {
+		return m.get(m.name, space, key)
+	}
+	defer m.keep(it, &err)
+	all := appendItemKey(nil, m.tenant, space, key)
+	it.SetBounds(all, append(slices.Clip(all), 0))
+	if !it.SeekPrefixGE(all) {
+		if err := it.Error(); err != nil {
+			return store.Item{}, fault("a side item", err)
+		}
+		return store.Item{}, store.ErrNotFound
+	}
+	v, err := it.ValueAndErr()
+	if err != nil {
+		return store.Item{}, fault("a side item", err)
+	}
+	return m.stored(m.name, space, key, v)
+}
+
+// Scan returns side items in order of their keys.
+func (m *moment) Scan(space store.Space, keys store.Range, limit int) ([]store.Item, error) {
+	return m.scan(m.name, space, keys, limit)
+}
+
+// Count returns how many side items there are.
+func (m *moment) Count(space store.Space, keys store.Range, limit int) (int, error) {
+	return m.count(m.name, space, keys, limit)
+}
+
+// Each passes side items in order of their keys.
+func (m *moment) Each(space store.Space, keys store.Range, do func(key, value []byte) bool) (err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return nil
+	}
+	lower, upper := itemBounds(m.tenant, space, keys)
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil
+	}
+	it, err := m.within(lower, upper)
+	if err != nil {
+		return err
+	}
+	defer m.keep(it, &err)
+	return m.passItems(m.name, space, it, keyRange{lower, upper}, keys.Backward, func(key []byte, _ itemMeta, value []byte) bool { return do(key, value) })
+}
+
+// within returns an iterator over the keys in [lower, upper), which is kept afterwards.
+func (m *moment) within(lower, upper []byte) (*pebble.Iterator, error) {
+	it := m.kept.Swap(nil)
+	if it == nil {
+		return m.iterate(lower, upper)
+	}
+	it.SetBounds(lower, upper)
+	return it, nil
+}
+
+// keep keeps an iterator, or closes it and adds its error, if any, to err.
+func (m *moment) keep(it *pebble.Iterator, err *error) {
+	if it.Error() != nil || !m.kept.CompareAndSwap(nil, it) {
+		closeIter(it, err, "side items")
+	}
+}
+
+// Close lets go of the view. Further calls do nothing.
+func (m *moment) Close() {
+	m.once.Do(func() {
+		if it := m.kept.Swap(nil); it != nil {
+			_ = it.Close() // what it could not read was told
+		}
+		m.close()
+	})
+}

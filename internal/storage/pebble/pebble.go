@@ -1,0 +1,540 @@
+// Package pebble is the embedded event store: one folder, one process, no other software.
+//
+// One goroutine, the committer, does all writing. It takes the calls that have queued up, checks their
+// preconditions, gives out positions, timestamps, versions and hashes, and writes one batch, which one fsync makes
+// durable. While a batch is on its way no other is begun, and readers work on a snapshot that was taken when the
+// last batch had become durable. So nobody ever sees what a crash could still take away.
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/storage/store"
+)
+
+// Options says where and how a store is opened.
+type Options struct {
+	// Dir is the data folder. It is created when it does not exist.
+	Dir string
+	// FS is the file system; nil means the operating system's.
+	FS vfs.FS
+	// Clock gives positions and expiry their time; nil means the machine's clock.
+	Clock clock.Clock
+	// Logger gets what concerns the operator; nil means that nothing is logged.
+	Logger *slog.Logger
+	// MinFreeBytes is the free space of the volume below which writes are refused; 0 means a twentieth of the volume, but
+	// at least 64 and at most 256 MiB.
+	MinFreeBytes uint64
+	// CacheBytes bounds the memory for stored data: blocks that were read lately, and what was written lately, which alone can take
+	// two thirds of the least and three eighths of 512 MiB under load. 0 means DefaultCacheBytes. A store without load uses next to nothing of it.
+	CacheBytes int64
+	// MaxClockJump is the longest step ahead of the clock that is believed while the store is open; 0 believes any. A longer
+	// one makes writes fail with ErrClock, as docs/operations.md describes.
+	MaxClockJump time.Duration
+	// Sealed are the spaces with values that nobody may read in a copy of the files: which values of each, nil for all. They are sealed with
+	// the key of KeyFile, which is made where it is missing.
+	Sealed  map[store.Space]func(value []byte) bool
+	KeyFile string
+}
+
+// DefaultCacheBytes is the memory for stored data where the options do not say.
+const DefaultCacheBytes = 96 << 20
+
+const (
+	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1 and 2 have no
+	// index of tags and no numbers of changes: see upgrade.
+	formatVersion = 3
+	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
+	// that an older program must still be able to open.
+	engineFormat = pebble.FormatTableFormatV6
+
+	// leastMemTable and mostMemTable bound the size of a memory table, and memTables is how many of them there are at most.
+	leastMemTable, mostMemTable = 16 << 20, 48 << 20
+	memTables                   = 4
+	blockBytes                  = 8 << 10
+	bloomBits                   = 10
+	// memTableShare is how much of the cache one memory table may be.
+	memTableShare = 10
+	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged into the next one: the
+	// engine counts each twice.
+	topLevelThreshold = 8
+	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
+	dropDelay = 10 * time.Second
+	// cachedHeads is the number of stream heads in memory, about 200 bytes each.
+	cachedHeads = 1 << 16
+)
+
+// Store is the embedded event store. It implements store.Store.
+type Store struct {
+	db     *pebble.DB
+	cache  *pebble.Cache
+	disk   *disk
+	clock  clock.Clock
+	logger *slog.Logger
+	life   *lifetime
+	events *events
+	queue  *queue
+	guard  *clockGuard
+	// sealing does not change after the store was opened.
+	sealing sealing
+	// background counts the goroutines of the store but the committer.
+	background sync.WaitGroup
+	// committed is closed when the committer has ended.
+	committed chan struct{}
+	// nextNumber is the number of the next new tenant. Only the committer uses it.
+	nextNumber uint32
+	// nextChange is the number of the latest change of a feed. Only the committer uses it.
+	nextChange uint64
+	// followed are the tenants of which changes are noted. Only the committer uses it.
+	followed []*changedKeys
+	// builds are the tenants whose older events are to be indexed.
+	builds []j17.Tenant
+
+	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
+	rewrites atomic.Uint64
+	// logged counts the bytes that were written to the log since the store was opened.
+	logged   atomic.Uint64
+	thinning thinning
+	pages    pages
+	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
+	tableForm sstable.WriterOptions
+	readForm  sstable.ReaderOptions
+
+	// ending tells iterations that the store closes.
+	ending atomic.Bool
+
+	mu      sync.Mutex
+	closed  bool
+	view    *view
+	readers int
+	// released, if not nil, is closed when a view has lost its last reader.
+	released chan struct{}
+	tenants  map[j17.Tenant]*tenant
+	heads    headCache
+	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
+	retired []*view
+	due     map[store.Space]*dueOrder
+	changes changes
+	leaves  recentLeaves
+	// tagHints are for whoever reads by tags.
+	tagHints tagHints
+	// filtering tells that a filter is being made, and filterBytes is the size of all.
+	filtering   bool
+	filterBytes int
+	// streamSeed is that of the hashes by which streams are in filters.
+	streamSeed maphash.Seed
+	// archives and piles are those that are open. pilesMade counts all piles.
+	archives  map[*archive]bool
+	piles     map[*pile]bool
+	pilesMade atomic.Uint64
+
+	// damages is what was logged of due work.
+	damages damages
+}
+
+var _ store.Store = (*Store)(nil)
+
+// tenant is what the store keeps in memory for a tenant.
+type tenant struct {
+	name j17.Tenant
+
+	// The committer's: the state with all that was staged, whether the tenant stands in the directory, whether
+	// the present batch changes it, and the tags of its latest events if there are conditions on them.
+	nextNumber uint32
+	next       tenantState
+	listed     bool
+	staged     bool
+	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it adds.
+	added []keptLeaf
+	noted j17.StreamID
+
+	// missed is how many new streams were looked for on disk since a filter over streams was asked for.
+	missed uint64
+
+	// recent and the filters over tags and streams are the committer's to change, and others read in them.
+	recent       atomic.Pointer[recentTags]
+	tagFilter    atomic.Pointer[filter]
+	streamFilter atomic.Pointer[filter]
+
+	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
+	// closed when the feed grows.
+	number  uint32
+	last    j17.StreamID
+	events  uint64
+	changed chan struct{}
+	// building is the number under which the tenant's older events are being indexed, 0 when they are not.
+	building uint32
+	// change is the number of the last change of the feed, 0 when there was none.
+	change uint64
+	leaves tenantLeaves
+	// touched is the number of the view since which the tenant holds what it does, at the least.
+	touched uint64
+}
+
+// lifetime is a context that ends when the store closes.
+type lifetime struct{ done chan struct{} }
+
+func (l *lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (l *lifetime) Done() <-chan struct{}       { return l.done }
+func (l *lifetime) Value(any) any               { return nil }
+
+func (l *lifetime) Err() error {
+	select {
+	case <-l.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// Open opens the store in a folder, or creates one. Only one process can have it open.
+func Open(o Options) (*Store, error) {
+	// Defaults.
+	onDisk := o.FS == nil
+	if onDisk {
+		o.FS = vfs.Default
+		dir, err := filepath.Abs(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("find the data folder %s: %w", o.Dir, err)
+		}
+		o.Dir = dir
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+
+	// The parts, each with what it tells the others.
+	s := &Store{
+		clock:     o.Clock,
+		logger:    o.Logger,
+		life:      &lifetime{done: make(chan struct{})},
+		events:    newEvents(),
+		queue:     newQueue(),
+		committed: make(chan struct{}),
+		tenants:   map[j17.Tenant]*tenant{},
+		heads:     newHeadCache(), streamSeed: maphash.MakeSeed(),
+		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
+		due:    map[store.Space]*dueOrder{},
+	}
+	s.disk = &disk{
+		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
+		merging: newMerging(), onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
+		descriptors: &descriptors{fs: o.FS, dir: o.Dir, clock: o.Clock, logger: o.Logger},
+	}
+	s.disk.marks = newMarks(s.disk)
+	s.guard = &clockGuard{clock: o.Clock, logger: o.Logger, disk: s.disk, bound: o.MaxClockJump}
+
+	// What the folder holds; only then does anything run.
+	if err := s.open(o); err != nil {
+		return nil, err
+	}
+	s.disk.check()
+	go s.commitLoop()
+	s.background.Go(s.sweepLoop)
+	s.background.Go(s.markLoop)
+	s.background.Go(func() { s.buildLoop(s.builds) })
+	return s, nil
+}
+
+// fullNeeds is how many bytes a start needs at most for what four memory tables have left in logs, and to begin.
+const fullNeeds = 512 << 20
+
+func (s *Store) open(o Options) error {
+	if err := s.disk.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("create the data folder %s: %w", o.Dir, err)
+	}
+	s.disk.setFloor(o.MinFreeBytes, memTable(o))
+	s.disk.findBallast()
+	if err := s.disk.makeRoom(); err != nil {
+		return err
+	}
+	s.disk.descriptors.fill()
+	err := s.unlessFaulted(nil, func() error { return s.openEngine(o) })
+	switch {
+	case errors.Is(err, errInUse):
+		return fmt.Errorf("the data folder %s is in use by another j17 process: stop that one or choose another folder", o.Dir)
+	case err != nil:
+		// Pebble may have left goroutines behind that still want to write.
+		s.disk.failed.Store(true)
+		s.disk.descriptors.close()
+		err = errors.Join(err, s.disk.marks.close())
+		if noSpace(err) {
+			err = fmt.Errorf("its volume is full, and what is in the logs cannot be put into tables: free %d MiB there and start again; nothing that was acknowledged is lost: %w", fullNeeds>>20, err)
+		}
+		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.disk.unlock())
+	}
+	if err := s.sealing.open(&o); err != nil {
+		return errors.Join(err, s.closeEngine())
+	}
+	if err := s.unlessFaulted(nil, s.load); err != nil {
+		return errors.Join(fmt.Errorf("open the data folder %s: %w", o.Dir, err), s.closeEngine())
+	}
+	if seen := s.disk.marks.seen(); seen > 0 {
+		s.guard.seen = time.UnixMilli(seen)
+	}
+	s.disk.closeToOthers()
+	s.disk.phase.Store(running)
+	s.view = &view{snapshot: s.db.NewSnapshot()}
+	return nil
+}
+
+// unlessFaulted runs work that would never return after a fault. It also ends, with a nil error, when done is closed.
+func (s *Store) unlessFaulted(done <-chan struct{}, work func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- work() }()
+	select {
+	case err := <-result:
+		return err
+	case <-s.queue.faulted:
+		return s.queue.refusal()
+	case <-done:
+		return nil
+	}
+}
+
+// openEngine opens Pebble, which panics on some errors of the disk.
+func (s *Store) openEngine(o Options) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the storage engine has given up: %v", p)
+		}
+	}()
+	options := s.engineOptions(o)
+	s.cache = pebble.NewCache(o.CacheBytes)
+	defer s.cache.Unref() // the engine has it for as long as it is open
+	options.Cache = s.cache
+	if s.db, err = pebble.Open(o.Dir, options); err != nil {
+		return err
+	}
+	s.disk.merging.sublevels = func() int { return int(s.db.Metrics().Levels[0].Sublevels) }
+	options.EnsureDefaults()
+	s.tableForm = options.MakeWriterOptions(len(options.Levels)-1, engineFormat.MaxTableFormat())
+	s.readForm = options.MakeReaderOptions()
+	return nil
+}
+
+// memTable is the size of a memory table, in bytes.
+func memTable(o Options) uint64 {
+	return uint64(min(max(o.CacheBytes/memTableShare, leastMemTable), mostMemTable))
+}
+
+func (s *Store) engineOptions(o Options) *pebble.Options {
+	// Where memory tables may be larger, so is the level that several of them are merged into.
+	table := memTable(o)
+	logger := &engineLogger{logger: o.Logger, fatal: s.disk.fail}
+	opts := &pebble.Options{
+		FS:                          s.disk,
+		MaxOpenFiles:                openFiles(descriptorLimit()),
+		MemTableSize:                table,
+		MemTableStopWritesThreshold: memTables,
+		FlushDelayDeleteRange:       dropDelay,
+		L0CompactionThreshold:       topLevelThreshold,
+		LBaseMaxBytes:               topLevelThreshold / 2 * int64(table),
+		// Background work may take half of the processors when it falls behind.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.NumCPU()/2) },
+		FormatMajorVersion:         engineFormat,
+		Logger:                     logger,
+		EventListener:              s.events.listener(o.Logger, o.Clock, s.disk),
+	}
+	// Ranges of removed keys are merged where they are in somebody's way: see thinning.
+	opts.Experimental.TombstoneDenseCompactionThreshold = -1
+	for i := range opts.Levels {
+		opts.Levels[i].BlockSize = blockBytes
+		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+		opts.Levels[i].FilterType = pebble.TableFilter
+		opts.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	}
+	// Tables above the lowest level are soon written again, so compressing them is hardly worth its time.
+	opts.Levels[len(opts.Levels)-1].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
+	return opts
+}
+
+// load reads what the store must know before the first call, and ends what the last run has begun.
+func (s *Store) load() error {
+	// The format says whether this program may read the folder at all.
+	version, err := s.checkFormat()
+	if err != nil {
+		return err
+	}
+
+	next, err := s.getNumber(appendPrefix(nil, storeNumber, kindNext))
+	if err != nil {
+		return err
+	}
+	s.nextNumber = max(next, storeNumber+1)
+	if err := s.loadTenants(); err != nil {
+		return err
+	}
+	// Compare before the first write, which takes back what a clean stop has noted.
+	if err := s.disk.marks.checkTotals(s.totals()); err != nil {
+		return err
+	}
+
+	// What the last run has begun: a load that did not end, an older format.
+	if err := s.dropPending(); err != nil {
+		return fmt.Errorf("remove an unfinished load: %w", err)
+	}
+	if err := s.disk.RemoveAll(s.disk.PathJoin(s.disk.dir, loadingName)); err != nil {
+		return fmt.Errorf("remove the files of an unfinished load: %w", err)
+	}
+	if version < formatVersion {
+		if version != 0 {
+			s.logger.Warn("the data folder is brought to a newer storage format: programs that know only the old one cannot open it from now on, and only a backup leads back",
+				slog.Uint64("from", uint64(version)), slog.Int("to", formatVersion))
+		}
+		if err := s.upgrade(); err != nil {
+			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
+		}
+		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they were synced.
+		if err := s.db.Flush(); err != nil {
+			return fmt.Errorf("begin the log: %w", err)
+		}
+	}
+
+	if err := s.sealOlder(); err != nil {
+		return fmt.Errorf("seal older values: %w", err)
+	}
+
+	// What memory answers from then on, and what the background goes on with.
+	if err := s.loadChanges(); err != nil {
+		return err
+	}
+	if s.builds, err = s.findBuilds(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkFormat returns the version of the folder, 0 for a new one, and refuses a newer one.
+func (s *Store) checkFormat() (uint32, error) {
+	version, err := s.getNumber(appendPrefix(nil, storeNumber, kindFormat))
+	if err == nil && version > formatVersion {
+		err = fmt.Errorf("it has the storage format %d, and this version of j17 knows only format %d: use a newer j17",
+			version, formatVersion)
+	}
+	return version, err
+}
+
+// Status tells what is accepted and how much room there is. See store.Store.
+func (s *Store) Status() store.Status {
+	st := store.Status{Readable: true, Writable: true}
+	switch err := s.queue.refusal(); {
+	case err != nil:
+		st.Writable, st.Reason = false, err.Error()
+		if errors.Is(err, store.ErrClosed) {
+			return store.Status{Reason: st.Reason}
+		}
+	case s.disk.check():
+		st.Writable, st.Reason = false, store.ErrFull.Error()
+	default:
+		if err := s.guard.check(); err != nil {
+			st.Writable, st.Reason = false, err.Error()
+		}
+	}
+	st.FreeBytes = s.disk.freeBytes()
+	return st
+}
+
+// DiskBytes returns the size of all files of the store.
+func (s *Store) DiskBytes() uint64 { return s.disk.used() }
+
+// FilterBytes returns the size of the filters over tags and streams.
+func (s *Store) FilterBytes() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(s.filterBytes)
+}
+
+// fail stops all writes after a fault that leaves it open what has become durable.
+func (s *Store) fail(cause error) {
+	s.logger.Error("a write to disk failed, no more writes are accepted", slog.Any("error", cause))
+	s.queue.shut(fmt.Errorf("%w: restart j17 when the fault is mended: %w", store.ErrFailed, cause))
+	s.queue.abandon(unknown(cause), s.queue.refusal())
+}
+
+// stalled answers those who would have to wait until the volume has room again.
+func (s *Store) stalled() {
+	s.queue.abandon(unknown(store.ErrFull), store.ErrFull)
+}
+
+// starved answers those who would have to wait until the process may open files again.
+func (s *Store) starved() {
+	s.queue.abandon(unknown(store.ErrBusy), store.ErrBusy)
+}
+
+// Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers then may
+// go on, and the memory of the store stays in use.
+func (s *Store) Close() error { return s.shutdown(nil) }
+
+// Shutdown is Close with an end. See store.Store.
+func (s *Store) Shutdown(ctx context.Context) error { return s.shutdown(ctx.Done()) }
+
+func (s *Store) shutdown(end <-chan struct{}) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.ending.Store(true)
+	s.queue.shut(store.ErrClosed)
+	close(s.life.done)
+	s.background.Wait()
+	s.endArchives(nil, store.ErrClosed)
+	s.endPiles("", store.ErrClosed)
+	select {
+	case <-s.committed:
+	case <-s.queue.faulted:
+	}
+	settled := s.settle(end)
+	switch released := s.awaitRelease(s.queue.faulted, end, func() bool { return s.readers == 0 }); {
+	case s.disk.failed.Load():
+	case released && settled:
+		s.reap()
+	default:
+		// A reader or Pebble is busy with what closing would take away from under it. No file changes from here on.
+		s.logger.Warn("the disk does not answer in time, and what waits for it is left behind")
+		s.disk.failed.Store(true)
+	}
+	return s.closeEngine()
+}
+
+// closeEngine closes Pebble, and after a fault no more than the folder's lock.
+func (s *Store) closeEngine() error {
+	s.disk.phase.Store(closing)
+	defer s.disk.descriptors.close()
+	if s.disk.failed.Load() {
+		// Goroutines of Pebble are blocked in writes that must not happen any more. They hold its locks.
+		return errors.Join(s.disk.marks.close(), s.disk.unlock())
+	}
+	var err error
+	if s.view != nil {
+		err = s.view.snapshot.Close()
+	}
+	err = errors.Join(err, s.db.Close())
+	s.disk.marks.renew()
+	return errors.Join(err, s.disk.marks.close())
+}

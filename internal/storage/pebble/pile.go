@@ -1,0 +1,222 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// pileBudget is the memory of a pile for one of the two buffers of its sorter.
+const pileBudget = 16 << 20
+
+// pile is a store.Pile. Its items are sorted beside the store, in the folder of loads, and become tables which the committer takes in.
+type pile struct {
+	store  *Store
+	name   j17.Tenant
+	number uint32
+	// rev is the revision of all items.
+	rev uint64
+
+	// mu is held by each call: Purge ends piles that somebody else is busy with.
+	mu     sync.Mutex
+	folder *workFolder
+	items  *sorter
+	// err, if not nil, is why the pile has failed, or that it has ended.
+	err        error
+	ended      bool
+	key, value []byte
+}
+
+// Pile begins to gather plain items. See store.Piles.
+func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
+	if err := store.ValidTenant(name); err != nil {
+		return nil, err
+	}
+	if err := s.roomToGather(); err != nil {
+		return nil, err
+	}
+	p := &pile{store: s, name: name}
+	err := s.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(name)
+		if !t.listed {
+			return fmt.Errorf("tenant %s: %w", name, store.ErrNotFound)
+		}
+		b.stage(t)
+		t.next.rev++
+		p.number, p.rev = t.nextNumber, t.next.rev
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	path := s.disk.PathJoin(s.disk.dir, loadingName, "pile-"+strconv.FormatUint(s.pilesMade.Add(1), 10))
+	p.folder = &workFolder{fs: s.disk.FS, path: path, check: s.roomToGather}
+	p.items = newSorter(p.folder, pileBudget)
+	if err := s.disk.MkdirAll(path, 0o700); err != nil {
+		return nil, loadFault(fmt.Errorf("make a folder for items: %w", err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.piles == nil {
+		s.piles = map[*pile]bool{}
+	}
+	s.piles[p] = true
+	return p, nil
+}
+
+// roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not fill the disk for those
+// who write meanwhile.
+func (s *Store) roomToGather() error {
+	if err := s.roomToLoad(); err != nil {
+		return err
+	}
+	if s.disk.tight() {
+		return store.ErrFull
+	}
+	return nil
+}
+
+// Put adds an item. See store.Pile.
+func (p *pile) Put(space store.Space, key string, value []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	if err := store.ValidItem(space, key); err != nil {
+		return err
+	}
+	p.key = appendItemKey(p.key[:0], p.number, space, key)
+	p.value = appendItemRecord(p.value[:0], itemMeta{rev: p.rev}, value)
+	p.err = loadFault(p.items.add(p.key, p.value))
+	return p.err
+}
+
+// Write makes all of it durable. See store.Pile.
+func (p *pile) Write(ctx context.Context, side []store.Side, fences ...store.Fence) error {
+	u := &store.Append{Fences: fences, Side: side}
+	if err := u.Validate(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	err := p.write(ctx, u)
+	p.end(errPileEnded)
+	return err
+}
+
+func (p *pile) write(ctx context.Context, u *store.Append) error {
+	tables, err := p.tables(ctx)
+	if err != nil {
+		return loadFault(err)
+	}
+	if err := p.store.roomToGather(); err != nil {
+		return err
+	}
+	return p.store.run(ctx, ordinary, func(b *batch) error {
+		// Whether it may be written is known before anything is.
+		t := b.tenant(p.name)
+		if !t.listed || t.nextNumber != p.number {
+			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
+		}
+		if slices.ContainsFunc(p.store.following(), func(c *changedKeys) bool { return c.number == p.number }) {
+			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
+		}
+		var r store.Result
+		if err := b.checkUnit(t, u, &r); err != nil {
+			return err
+		}
+		if len(r.Sides) > 0 {
+			return &r.Sides[0]
+		}
+
+		// No reader sees the tables before the batch is published, and no writer comes in between.
+		if len(tables) > 0 {
+			if err := p.store.unlessFaulted(nil, func() error { return p.store.db.Ingest(context.WithoutCancel(ctx), tables) }); err != nil {
+				return fmt.Errorf("take the tables of a pile in: %w", err)
+			}
+		}
+		b.stage(t) // also without side writes the batch is published
+		return b.stageUnit(t, u, &r)
+	})
+}
+
+// tables writes the items into tables and returns where they stand. Each has items of one space only: what stands between the spaces is
+// not overlapped.
+func (p *pile) tables(ctx context.Context) ([]string, error) {
+	if err := p.items.settle(); err != nil {
+		return nil, err
+	}
+	var writers []*tableWriter
+	var space []byte
+	err := p.items.each(ctx, func(key, value []byte) error {
+		if begin := key[:tenantPrefix+1+bytes.IndexByte(key[tenantPrefix+1:], 0)+1]; !bytes.Equal(begin, space) {
+			space = append(space[:0], begin...)
+			writers = append(writers, &tableWriter{folder: p.folder, form: p.store.tableForm})
+		}
+		return writers[len(writers)-1].set(key, value)
+	})
+
+	// What a writer says is the cause of what it made fail.
+	var paths []string
+	for _, w := range writers {
+		if failed := w.close(); failed != nil {
+			err = failed
+		}
+		paths = append(paths, w.paths...)
+	}
+	return paths, err
+}
+
+// Discard removes what was added. See store.Pile.
+func (p *pile) Discard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(errPileEnded)
+}
+
+// errPileEnded: nothing can be done with a pile any more.
+var errPileEnded = errors.New("the pile has ended")
+
+// end ends the pile and removes its files, unless it has ended. A start removes those that cannot be removed now. The caller holds mu.
+func (p *pile) end(reason error) {
+	if p.ended {
+		return
+	}
+	p.items.writing.Wait()
+	p.err, p.ended = reason, true
+	p.items.filling, p.items.spare = nil, nil
+	p.store.mu.Lock()
+	delete(p.store.piles, p)
+	p.store.mu.Unlock()
+	if !p.store.disk.failed.Load() {
+		_ = p.store.disk.FS.RemoveAll(p.folder.path)
+	}
+}
+
+// endPiles ends the piles of a tenant, "" for those of all: what they hold may be what nobody may know any more.
+func (s *Store) endPiles(of j17.Tenant, reason error) {
+	s.mu.Lock()
+	open := make([]*pile, 0, len(s.piles))
+	for p := range s.piles {
+		if of == "" || p.name == of {
+			open = append(open, p)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range open {
+		p.mu.Lock()
+		p.end(reason)
+		p.mu.Unlock()
+	}
+}

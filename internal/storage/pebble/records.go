@@ -1,0 +1,412 @@
+package pebble
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// recordFormat is the first byte of every value but those of the feed, due and expiry entries.
+const recordFormat = 1
+
+const hashBytes = sha256.Size
+
+var (
+	errShort  = errors.New("the record is too short")
+	errFormat = errors.New("the record has an unknown format")
+)
+
+// An event's value is a header, a zero byte and the canonical bytes. An erased one keeps a leaf hash after the header, one with tags
+// that its metadata do not tell has them there: the length of all, and each with its length before it. The zero byte is the one that RFC 6962 puts
+// before a leaf, so that the leaf hash is that of the end of the value as it stands.
+const (
+	eventHeader   = 1 + 1 + 8 + 4 + 8 + 4 + 4
+	flagRewritten = 1
+	flagTagged    = 2
+
+	dataMember     = `,"data":`
+	metadataMember = `,"metadata":`
+	keyMember      = `","key":"`
+	typeMember     = `","type":"`
+	idMember       = `{"stream_id":"`
+)
+
+// eventRecord is a parsed event value. Its slices are views into the value.
+type eventRecord struct {
+	id        j17.StreamID
+	timestamp int64
+	layout    j17.Layout
+	// kept is the leaf hash of the event that a rewritten one replaced, nil for others.
+	kept []byte
+	// tags are those that the metadata do not tell, in their stored form.
+	tags []byte
+	// raw is the canonical bytes; leafInput is raw with the zero byte before it.
+	raw       []byte
+	leafInput []byte
+}
+
+// appendEventRecord appends the value of an event to dst. kept is nil unless the event replaces another one.
+func appendEventRecord(
+	dst []byte, id j17.StreamID, key j17.Key, typ string, data, metadata []byte, timestamp int64, kept, tags []byte,
+) []byte {
+	start := len(dst)
+	var header [eventHeader]byte
+	dst = append(dst, header[:]...)
+	dst = append(dst, kept...)
+	if len(tags) > 0 {
+		dst = append(binary.AppendUvarint(dst, uint64(len(tags))), tags...)
+	}
+	dst = append(dst, 0)
+	dst, layout := j17.AppendEvent(dst, id, key, typ, data, metadata, timestamp)
+	h := dst[start:]
+	h[0] = recordFormat
+	if kept != nil {
+		h[1] |= flagRewritten
+	}
+	if len(tags) > 0 {
+		h[1] |= flagTagged
+	}
+	binary.BigEndian.PutUint64(h[2:], uint64(id.Ms))
+	binary.BigEndian.PutUint32(h[10:], id.Seq)
+	binary.BigEndian.PutUint64(h[14:], uint64(timestamp))
+	binary.BigEndian.PutUint32(h[22:], uint32(layout.Data))
+	binary.BigEndian.PutUint32(h[26:], uint32(layout.Metadata))
+	return dst
+}
+
+// leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags take so many
+// bytes.
+func leafOffset(tags int) int {
+	if tags == 0 {
+		return eventHeader
+	}
+	var length [binary.MaxVarintLen64]byte
+	return eventHeader + binary.PutUvarint(length[:], uint64(tags)) + tags
+}
+
+// parse reads an event's value and checks that the header and the canonical bytes fit each other.
+func (r *eventRecord) parse(v []byte) error {
+	// The header.
+	if len(v) <= eventHeader {
+		return errShort
+	}
+	if v[0] != recordFormat || v[1] > flagRewritten|flagTagged {
+		return errFormat
+	}
+	ms := binary.BigEndian.Uint64(v[2:])
+	if ms > math.MaxInt64 {
+		return errFormat
+	}
+	r.id = j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[10:])}
+	r.timestamp = int64(binary.BigEndian.Uint64(v[14:]))
+	r.layout = j17.Layout{Data: int(binary.BigEndian.Uint32(v[22:])), Metadata: int(binary.BigEndian.Uint32(v[26:]))}
+	r.kept, r.tags = nil, nil
+
+	// What the header says is in front of the canonical bytes: the leaf that was first written, tags.
+	rest := v[eventHeader:]
+	if v[1]&flagRewritten != 0 {
+		if len(rest) <= hashBytes {
+			return errShort
+		}
+		r.kept, rest = rest[:hashBytes], rest[hashBytes:]
+	}
+	if v[1]&flagTagged != 0 {
+		n, width := binary.Uvarint(rest)
+		if width <= 0 || n >= uint64(len(rest)-width) {
+			return errShort
+		}
+		r.tags, rest = rest[width:width+int(n)], rest[width+int(n):]
+	}
+
+	// The canonical bytes, with data and metadata where the header says they are.
+	if rest[0] != 0 {
+		return errFormat
+	}
+	r.leafInput, r.raw = rest, rest[1:]
+	d, m := r.layout.Data, r.layout.Metadata
+	if d < len(dataMember) || m <= d+len(metadataMember) || m > len(r.raw)-len("{}}") ||
+		string(r.raw[d-len(dataMember):d]) != dataMember ||
+		string(r.raw[m-len(metadataMember):m]) != metadataMember {
+		return errors.New("the places of data and metadata are wrong")
+	}
+	return nil
+}
+
+// eventType returns the part of the canonical bytes that names the event's type. keyLen is the length of the
+// stream's key in its text form.
+func (r *eventRecord) eventType(keyLen int) ([]byte, error) {
+	start := len(idMember) + streamIDLen(r.id) + len(keyMember) + keyLen + len(typeMember)
+	end := r.layout.Data - len(dataMember) - len(`"`)
+	if start >= end || string(r.raw[start-len(typeMember):start]) != typeMember || r.raw[end] != '"' {
+		return nil, errors.New("position or key stand not in the event")
+	}
+	return r.raw[start:end], nil
+}
+
+// streamIDLen returns the length of the id's text form.
+func streamIDLen(id j17.StreamID) int {
+	n := len("1706789012345-0")
+	for seq := id.Seq; seq > 9; seq /= 10 {
+		n++
+	}
+	return n
+}
+
+// leaf returns the hash that stands for the event in its stream's chain.
+func (r *eventRecord) leaf() [hashBytes]byte {
+	if r.kept != nil {
+		return [hashBytes]byte(r.kept)
+	}
+	return sha256.Sum256(r.leafInput)
+}
+
+// A head of a later generation has that and the chain over its present bytes behind the rest.
+const (
+	headRecordBytes      = 1 + 8 + hashBytes + 8 + 4 + 8 + 8
+	rewrittenRecordBytes = headRecordBytes + 8 + hashBytes
+)
+
+func appendHeadRecord(dst []byte, h *store.Head) []byte {
+	dst = append(dst, recordFormat)
+	dst = binary.BigEndian.AppendUint64(dst, h.Length)
+	dst = append(dst, h.Chain[:]...)
+	dst = appendPosition(dst, h.Last)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.FirstTime))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(h.LastTime))
+	if h.Generation == 0 {
+		return dst
+	}
+	return append(binary.BigEndian.AppendUint64(dst, h.Generation), h.Present[:]...)
+}
+
+func parseHeadRecord(v []byte) (store.Head, error) {
+	if (len(v) != headRecordBytes && len(v) != rewrittenRecordBytes) || v[0] != recordFormat {
+		return store.Head{}, errFormat
+	}
+	h := store.Head{Length: binary.BigEndian.Uint64(v[1:]), Chain: [hashBytes]byte(v[9:])}
+	v = v[9+hashBytes:]
+	var ok bool
+	if h.Last, ok = parsePosition(v); !ok || h.Length == 0 {
+		return store.Head{}, errFormat
+	}
+	h.FirstTime = int64(binary.BigEndian.Uint64(v[12:]))
+	h.LastTime = int64(binary.BigEndian.Uint64(v[20:]))
+	if rest := v[28:]; len(rest) > 0 {
+		h.Generation, h.Present = binary.BigEndian.Uint64(rest), [hashBytes]byte(rest[8:])
+	}
+	return h, nil
+}
+
+func appendPosition(dst []byte, id j17.StreamID) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(id.Ms))
+	return binary.BigEndian.AppendUint32(dst, id.Seq)
+}
+
+func parsePosition(v []byte) (j17.StreamID, bool) {
+	ms := binary.BigEndian.Uint64(v)
+	if ms > math.MaxInt64 {
+		return j17.StreamID{}, false
+	}
+	return j17.StreamID{Ms: int64(ms), Seq: binary.BigEndian.Uint32(v[8:])}, true
+}
+
+// tenantState is what the committer must know of a tenant to go on where it stopped.
+type tenantState struct {
+	// last is the position of the last event, lastTime the latest timestamp of all events.
+	last     j17.StreamID
+	lastTime int64
+	// rev is the last Rev that a side item got.
+	rev uint64
+	// events counts the events of the feed.
+	events uint64
+	// change is the number of the last change of the feed, over all tenants.
+	change uint64
+}
+
+// raise returns the timestamp, or that of the tenant's latest event if it is greater.
+func (s *tenantState) raise(timestamp int64) int64 {
+	if s.events == 0 {
+		return timestamp
+	}
+	return max(timestamp, s.lastTime)
+}
+
+// The state of a tenant had no number of its last change before format 3.
+const (
+	olderStateBytes  = 1 + 8 + 4 + 8 + 8 + 8
+	stateRecordBytes = olderStateBytes + 8
+)
+
+func appendStateRecord(dst []byte, s *tenantState) []byte {
+	dst = append(dst, recordFormat)
+	dst = appendPosition(dst, s.last)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.lastTime))
+	dst = binary.BigEndian.AppendUint64(dst, s.rev)
+	dst = binary.BigEndian.AppendUint64(dst, s.events)
+	return binary.BigEndian.AppendUint64(dst, s.change)
+}
+
+func parseStateRecord(v []byte) (tenantState, error) {
+	if (len(v) != stateRecordBytes && len(v) != olderStateBytes) || v[0] != recordFormat {
+		return tenantState{}, errFormat
+	}
+	last, ok := parsePosition(v[1:])
+	if !ok {
+		return tenantState{}, errFormat
+	}
+	s := tenantState{
+		last:     last,
+		lastTime: int64(binary.BigEndian.Uint64(v[13:])),
+		rev:      binary.BigEndian.Uint64(v[21:]),
+		events:   binary.BigEndian.Uint64(v[29:]),
+	}
+	if len(v) == stateRecordBytes {
+		s.change = binary.BigEndian.Uint64(v[olderStateBytes:])
+	}
+	return s, nil
+}
+
+// itemMeta is a side item without its key and value. Times are Unix nanoseconds, 0 for none.
+type itemMeta struct {
+	rev     uint64
+	expires int64
+	due     int64
+	// sealed tells that the value is stored encrypted.
+	sealed bool
+}
+
+// live reports whether the item exists at the time now.
+func (m itemMeta) live(now int64) bool { return m.rev != 0 && !expired(m.expires, now) }
+
+func expired(expires, now int64) bool { return expires != 0 && expires <= now }
+
+const itemHeader = 1 + 8 + 8 + 8
+
+// sealedFormat is in the place of recordFormat where the value of an item is sealed.
+const sealedFormat = 2
+
+func appendItemRecord(dst []byte, m itemMeta, value []byte) []byte {
+	if m.sealed {
+		dst = append(dst, sealedFormat)
+	} else {
+		dst = append(dst, recordFormat)
+	}
+	dst = binary.BigEndian.AppendUint64(dst, m.rev)
+	dst = appendTime(dst, m.expires)
+	dst = appendTime(dst, m.due)
+	return append(dst, value...)
+}
+
+// parseItemRecord returns the item's meta data and a view of its value as it is stored.
+func parseItemRecord(v []byte) (itemMeta, []byte, error) {
+	if len(v) < itemHeader {
+		return itemMeta{}, nil, errShort
+	}
+	m := itemMeta{
+		rev:     binary.BigEndian.Uint64(v[1:]),
+		expires: int64(binary.BigEndian.Uint64(v[9:])),
+		due:     int64(binary.BigEndian.Uint64(v[17:])),
+		sealed:  v[0] == sealedFormat,
+	}
+	if v[0] != recordFormat && !m.sealed || m.rev == 0 || m.expires < 0 || m.due < 0 {
+		return itemMeta{}, nil, errFormat
+	}
+	return m, v[itemHeader:], nil
+}
+
+// nanos is the form in which times are stored.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// fromNanos is the inverse of nanos.
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+// appendCommandRecord appends the value that keeps a unit's result. The positions of a unit are consecutive, so
+// the first one stands for all.
+func appendCommandRecord(dst []byte, expires int64, r *store.Result, memo []byte) []byte {
+	dst = append(dst, recordFormat)
+	dst = appendTime(dst, expires)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.Timestamp))
+	var first j17.StreamID
+	if len(r.IDs) > 0 {
+		first = r.IDs[0]
+	}
+	dst = appendPosition(dst, first)
+	dst = binary.AppendUvarint(dst, uint64(len(r.Lengths)))
+	for _, n := range r.Lengths {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	return append(dst, memo...)
+}
+
+const commandHeader = 1 + 8 + 8 + 12
+
+// parseCommandRecord returns the stored result as that of a duplicate, and when it expires.
+func parseCommandRecord(v []byte) (*store.Result, int64, error) {
+	// The header: when it expires, when it was done, where its first event is.
+	if len(v) < commandHeader {
+		return nil, 0, errShort
+	}
+	expires := int64(binary.BigEndian.Uint64(v[1:]))
+	id, ok := parsePosition(v[17:])
+	if v[0] != recordFormat || expires < 0 || !ok {
+		return nil, 0, errFormat
+	}
+	r := &store.Result{
+		Outcome:   store.Duplicate,
+		Timestamp: int64(binary.BigEndian.Uint64(v[9:])),
+	}
+
+	// The events, whose positions follow each other.
+	v = v[commandHeader:]
+	count, n := binary.Uvarint(v)
+	if n <= 0 || count > store.MaxUnitEvents {
+		return nil, 0, fmt.Errorf("%w: number of events", errFormat)
+	}
+	v = v[n:]
+	if count > 0 {
+		r.IDs = make([]j17.StreamID, 0, count)
+		r.Lengths = make([]uint64, 0, count)
+	}
+	for range count {
+		length, n := binary.Uvarint(v)
+		if n <= 0 {
+			return nil, 0, errShort
+		}
+		v = v[n:]
+		r.IDs = append(r.IDs, id)
+		r.Lengths = append(r.Lengths, length)
+		id = id.Next()
+	}
+
+	// The memo is what is left.
+	if len(v) > 0 {
+		r.Memo = append([]byte(nil), v...)
+	}
+	return r, expires, nil
+}
+
+// appendNumber is the form of the format version, of tenant numbers and of the next one.
+func appendNumber(dst []byte, n uint32) []byte { return binary.BigEndian.AppendUint32(dst, n) }
+
+func parseNumber(v []byte) (uint32, error) {
+	if len(v) != 4 {
+		return 0, errFormat
+	}
+	return binary.BigEndian.Uint32(v), nil
+}

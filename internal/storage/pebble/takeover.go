@@ -1,0 +1,356 @@
+package pebble
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17/internal/storage/store"
+)
+
+// A load keeps the side items and commands that its tenant has. They are copied into its tables, page by page, while the tenant goes on
+// being written to. What changes from then on is noted by the committer, and is made up for when the tenant gets what was loaded.
+
+// changedKeys are the side items and commands of a tenant that have changed since a load began to copy them. They are the committer's.
+type changedKeys struct {
+	number uint32
+	keys   map[string]bool
+	bytes  int
+	// lost tells that there were too many, or a whole range of them.
+	lost bool
+	// over tells that nobody asks for them any more. Whoever knows may say so.
+	over atomic.Bool
+}
+
+const (
+	// mostChanged and mostChangedBytes bound what changes of a tenant while a load copies it: all of it is made up for in one batch.
+	mostChanged      = 20_000
+	mostChangedBytes = 32 << 20
+	// mostCopies is how often what a tenant has is copied, where more is changed meanwhile.
+	mostCopies = 4
+)
+
+// note takes down what a batch changes.
+func (c *changedKeys) note(writes *pebble.Batch) {
+	for r := writes.Reader(); !c.lost; {
+		kind, key, value, ok, err := r.Next()
+		if err != nil || !ok {
+			c.lost = err != nil
+			return
+		}
+		if len(key) <= tenantPrefix || binary.BigEndian.Uint32(key) != c.number {
+			continue
+		}
+		if kind == pebble.InternalKeyKindRangeKeySet || kind == pebble.InternalKeyKindRangeKeyUnset || kind == pebble.InternalKeyKindRangeKeyDelete {
+			continue // these touch ranges, and change nothing in them
+		}
+		if kind == pebble.InternalKeyKindRangeDelete {
+			c.lost = true
+		} else if key[tenantPrefix] == kindItem || key[tenantPrefix] == kindCommand {
+			c.keys[string(key)] = true
+			c.bytes += len(key) + len(value)
+		}
+		c.lost = c.lost || len(c.keys) > mostChanged || c.bytes > mostChangedBytes
+	}
+}
+
+// noteChanges tells those who follow a tenant what a batch changes of it.
+func (s *Store) noteChanges(b *batch) {
+	for _, c := range s.following() {
+		c.note(b.writes)
+	}
+}
+
+// following returns what is followed still. Only the committer calls it.
+func (s *Store) following() []*changedKeys {
+	s.followed = slices.DeleteFunc(s.followed, func(c *changedKeys) bool { return c.over.Load() })
+	return s.followed
+}
+
+// follow begins to note what changes of the load's tenant.
+func (l *loading) follow(ctx context.Context) error {
+	return l.store.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(l.name)
+		if err := withoutEvents(t); err != nil {
+			return err
+		}
+		l.changed, l.takes = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}, t.listed
+		l.rev = max(l.rev, t.next.rev)
+		b.store.followed = append(b.store.followed, l.changed)
+		return nil
+	})
+}
+
+// followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is made up for: what it has is to
+// be copied once more. The last time that is an error.
+func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
+	err = l.store.run(ctx, ordinary, func(b *batch) error {
+		t := b.tenant(l.name)
+		switch {
+		case l.changed.number != t.nextNumber || l.changed.lost && last:
+			return l.overtaken()
+		case !l.changed.lost:
+			return nil
+		}
+		again = true
+		l.unfollow()
+		l.changed = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}
+		l.rev = max(l.rev, t.next.rev)
+		b.store.followed = append(b.store.followed, l.changed)
+		return nil
+	})
+	return again, err
+}
+
+// unfollow ends that. Only the committer calls it.
+func (l *loading) unfollow() {
+	l.store.followed = slices.DeleteFunc(l.store.followed, func(c *changedKeys) bool { return c == l.changed })
+}
+
+// storedRange is what the tenant has under the keys of a kind: a page at a time, each as of when it is read.
+type storedRange struct {
+	store        *Store
+	number       uint32
+	lower, upper []byte
+	page         sortBuffer
+	at           int
+	more         bool
+}
+
+// next returns the next record, a nil key behind the last one. It is valid until it is called again.
+func (r *storedRange) next() (key, value []byte, err error) {
+	for r.at == len(r.page.placed) {
+		if !r.more {
+			return nil, nil, nil
+		}
+		if n := len(r.page.placed); n > 0 {
+			r.lower = next(r.page.keyOf(&r.page.placed[n-1]))
+		}
+		r.page.data, r.page.placed, r.at = r.page.data[:0], r.page.placed[:0], 0
+		v, err := r.store.acquire()
+		if err != nil {
+			return nil, nil, err
+		}
+		of := reader{view: v, store: r.store, tenant: r.number}
+		r.more, err = r.page.fill(of, r.lower, r.upper, false)
+		of.close()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	p := &r.page.placed[r.at]
+	r.at++
+	end := p.start + p.key
+	return r.page.keyOf(p), r.page.data[end : end+p.value], nil
+}
+
+// takeOver puts the side items and commands that the tenant has among what is written to tables, but for those that were loaded. What is
+// there and what was loaded are in the same order.
+func (l *loading) takeOver(ctx context.Context) error {
+	for _, kind := range []byte{kindCommand, kindItem} {
+		prefix := appendPrefix(nil, l.changed.number, kind)
+		there := &storedRange{store: l.store, number: l.changed.number, lower: prefix, upper: after(prefix), more: true}
+		key, value, err := there.next()
+		if err != nil {
+			return err
+		}
+		upTo := func(loaded []byte) error {
+			for n := 1; err == nil && key != nil && (loaded == nil || bytes.Compare(key[tenantPrefix:], loaded[tenantPrefix:]) < 0); n++ {
+				if err = l.keep(key, value); err == nil {
+					key, value, err = there.next()
+				}
+				if n%cancelEvery == 0 && ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+			return err
+		}
+		merged := eachOf(ctx, func(loaded, content []byte) error {
+			if loaded[tenantPrefix] != kind || len(content) == 0 { // of another kind, or withdrawn
+				return nil
+			}
+			if err := upTo(loaded); err != nil || key == nil || !bytes.Equal(key[tenantPrefix:], loaded[tenantPrefix:]) {
+				return err
+			}
+			if err := l.replace(loaded, content, value); err != nil {
+				return err
+			}
+			key, value, err = there.next()
+			return err
+		}, l.items, l.others)
+		if merged != nil {
+			return merged
+		}
+		if err := upTo(nil); err != nil {
+			return err
+		}
+	}
+	return l.there.settle()
+}
+
+// keep adds what stands under one key, with what goes with it.
+func (l *loading) keep(from, value []byte) error {
+	key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
+	var expires int64
+	var parts [][]byte
+	if from[tenantPrefix] == kindCommand {
+		_, until, err := parseCommandRecord(value)
+		if err != nil {
+			return corruption(err, "a command of tenant %s", l.name)
+		}
+		expires, parts = until, [][]byte{value}
+	} else {
+		meta, _, err := parseItemRecord(value)
+		space, name, ok := cutSpace(key[tenantPrefix+1:])
+		if err == nil && !ok {
+			err = errFormat
+		}
+		if err != nil {
+			return corruption(err, "a side item of tenant %s", l.name)
+		}
+		expires, parts = meta.expires, [][]byte{{0}, value} // without a space of entries: these are items of their own
+		if meta.due != 0 {
+			if err := l.there.add(appendDueKey(nil, l.number, space, meta.due, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if expires != 0 {
+		if err := l.there.add(appendExpiryKey(nil, l.number, expires, key)); err != nil {
+			return err
+		}
+	}
+	return l.there.add(key, parts...)
+}
+
+// replace gives an item that was loaded another revision than that of the item whose place it takes.
+func (l *loading) replace(key, loaded, there []byte) error {
+	if key[tenantPrefix] == kindCommand {
+		return nil
+	}
+	_, loaded, _ = bytes.Cut(loaded, []byte{0}) // the space of its entries
+	had, _, err := parseItemRecord(there)
+	if err != nil {
+		return corruption(err, "a side item of tenant %s", l.name)
+	}
+	meta, content, err := parseItemRecord(loaded)
+	if err != nil || meta.rev != had.rev {
+		return err
+	}
+	meta.rev = l.nextRev()
+	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
+}
+
+// revLeap is how far the revisions that a load gives lie ahead of those that the tenant's own writes can reach meanwhile.
+const revLeap = 1 << 32
+
+// nextRev returns a revision for what is loaded.
+func (l *loading) nextRev() uint64 {
+	if l.given == 0 {
+		l.rev += revLeap
+		l.given = l.rev
+	}
+	l.rev++
+	return l.rev
+}
+
+// catchUp stages what has changed of the tenant since its side items and commands were copied.
+func (l *loading) catchUp(b *batch, t *tenant) error {
+	if l.changed.lost || l.changed.number != t.nextNumber {
+		return l.overtaken()
+	}
+	for _, from := range slices.Sorted(maps.Keys(l.changed.keys)) {
+		key := append(binary.BigEndian.AppendUint32(nil, l.number), from[tenantPrefix:]...)
+		now, err := b.find([]byte(from))
+		now = bytes.Clone(now)
+		var copied []byte
+		if err == nil {
+			copied, err = b.find(key)
+		}
+		if err != nil {
+			return fault("what has changed during a load", err)
+		}
+		if key[tenantPrefix] == kindCommand {
+			err = l.catchUpCommand(b, key, copied, now)
+		} else {
+			err = l.catchUpItem(b, t, key, copied, now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overtaken is the error of a load whose tenant has changed in a way that is not made up for.
+func (l *loading) overtaken() error { return fmt.Errorf("tenant %s: %w", l.name, store.ErrOvertaken) }
+
+func (l *loading) catchUpCommand(b *batch, key, copied, now []byte) error {
+	if copied != nil {
+		if l.commands {
+			return l.overtaken() // it may have been loaded
+		}
+		_, expires, err := parseCommandRecord(copied)
+		if err != nil {
+			return corruption(err, "a command of tenant %s", l.name)
+		}
+		b.remove(key)
+		b.key = append(b.key[:0], key...)
+		b.replaceExpiry(l.number, expires, 0)
+	}
+	if now == nil {
+		return nil
+	}
+	_, expires, err := parseCommandRecord(now)
+	if err != nil {
+		return corruption(err, "a command of tenant %s", l.name)
+	}
+	must(b.writes.Set(key, now, nil))
+	setExpiry(b, l.number, expires, key)
+	return nil
+}
+
+func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) error {
+	space, name, ok := cutSpace(key[tenantPrefix+1:])
+	if !ok {
+		return corruption(errFormat, "a side item of tenant %s", l.name)
+	}
+	if copied != nil {
+		meta, _, err := parseItemRecord(copied)
+		switch {
+		case err != nil:
+			return corruption(err, "a side item of tenant %s", l.name)
+		case l.given != 0 && meta.rev > l.given:
+			return nil // it was loaded, which counts
+		case l.revised:
+			return l.overtaken() // it may have been loaded
+		}
+		b.removeItem(l.number, space, name, meta)
+	}
+	if now == nil {
+		return nil
+	}
+	meta, _, err := parseItemRecord(now)
+	if err != nil {
+		return corruption(err, "a side item of tenant %s", l.name)
+	}
+	must(b.writes.Set(key, now, nil))
+	setExpiry(b, l.number, meta.expires, key)
+	if meta.due != 0 {
+		must(b.writes.Set(appendDueKey(nil, l.number, space, meta.due, name), nil, nil))
+		b.due = append(b.due, dueWork{t, space, meta.due})
+	}
+	return nil
+}
+
+func setExpiry(b *batch, number uint32, expires int64, key []byte) {
+	if expires != 0 {
+		must(b.writes.Set(appendExpiryKey(nil, number, expires, key), nil, nil))
+	}
+}

@@ -1,0 +1,227 @@
+package pebble
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Tenants lists the tenants. See store.Store.
+func (s *Store) Tenants(context.Context) ([]j17.Tenant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, store.ErrClosed
+	}
+	var names []j17.Tenant
+	for name, t := range s.tenants {
+		if t.number != 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Extent tells how far a tenant's events reach. See store.Store.
+func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
+	if err := store.ValidTenant(t); err != nil {
+		return store.Extent{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return store.Extent{}, store.ErrClosed
+	}
+	known := s.tenants[t]
+	if known == nil {
+		return store.Extent{}, nil
+	}
+	return store.Extent{Events: known.events, Last: known.last, Life: uint64(known.number)}, nil
+}
+
+// extent tells how far the tenant's events reach as of the reader's view, whatever notes stand behind them.
+func (r reader) extent() (extent store.Extent, err error) {
+	if r.tenant == 0 {
+		return store.Extent{}, nil
+	}
+	state, err := getState(r.snapshot, r.tenant)
+	if err != nil {
+		return store.Extent{}, err
+	}
+
+	// The last position may be that of a note.
+	prefix := appendPrefix(nil, r.tenant, kindFeed)
+	it, err := r.iterate(prefix, after(prefix))
+	if err != nil {
+		return store.Extent{}, err
+	}
+	defer closeIter(it, &err, "the feed")
+	extent.Events, extent.Life = state.events, uint64(r.tenant)
+	for ok := it.Last(); ok; ok = it.Prev() {
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return store.Extent{}, fault("the feed", err)
+		}
+		if isNote(value) {
+			continue
+		}
+		if extent.Last, ok = feedPosition(it.Key()); !ok {
+			return store.Extent{}, corruption(errFormat, "the feed of tenant number %d", r.tenant)
+		}
+		break
+	}
+	return extent, nil
+}
+
+// DropTenant removes everything of one tenant. See store.Store.
+func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
+	if err := store.ValidTenant(name); err != nil {
+		return err
+	}
+	return s.run(ctx, always, func(b *batch) error {
+		t := b.tenant(name)
+		if !t.listed {
+			return nil
+		}
+		b.remove(appendTenantKey(nil, name))
+		b.removeAll(t.nextNumber)
+		// The number of its last change may be the greatest one, and no number is given out twice.
+		b.put(appendPrefix(b.key[:0], storeNumber, kindChange), binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange))
+		b.dropped = append(b.dropped, t)
+		return nil
+	})
+}
+
+// removeAll stages the removal of all that is stored under a tenant's number.
+func (b *batch) removeAll(number uint32) {
+	lower, upper := allOf(number)
+	must(b.writes.DeleteRange(lower, upper, nil))
+}
+
+// tenantLocked returns what is known of a tenant, and begins to know it when it is new.
+func (s *Store) tenantLocked(name j17.Tenant) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{name: name}
+		s.tenants[name] = t
+	}
+	return t
+}
+
+// tenant returns a tenant with a number, under which things may be staged.
+func (b *batch) tenant(name j17.Tenant) *tenant {
+	b.store.mu.Lock()
+	t := b.store.tenantLocked(name)
+	b.store.mu.Unlock()
+	if t.nextNumber == 0 {
+		t.nextNumber = b.allocate()
+	}
+	return t
+}
+
+// allocate takes a number for a tenant.
+func (b *batch) allocate() uint32 {
+	b.store.nextNumber++
+	return b.store.nextNumber - 1
+}
+
+// loadTenants reads the directory and the state of each tenant.
+func (s *Store) loadTenants() (err error) {
+	lower := appendPrefix(nil, storeNumber, kindTenant)
+	it, err := newIter(s.db, lower, after(lower))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "the directory of tenants")
+	for it.First(); it.Valid(); it.Next() {
+		name := j17.Tenant(it.Key()[len(lower):])
+		number, err := parseNumber(it.Value())
+		if err != nil || number == storeNumber || number >= s.nextNumber {
+			return corruption(errFormat, "the directory of tenants, at %q", name)
+		}
+		state, err := getState(s.db, number)
+		if err != nil {
+			return err
+		}
+		t := &tenant{
+			name: name, nextNumber: number, next: state, listed: true,
+			number: number, last: state.last, events: state.events, change: state.change,
+		}
+		s.tenants[name] = t
+		works, err := loadDue(s.db, t, number)
+		if err != nil {
+			return err
+		}
+		for _, w := range works {
+			s.noteDue(w)
+		}
+	}
+	return nil
+}
+
+// loadChanges puts the tenants in the order of their last changes.
+func (s *Store) loadChanges() error {
+	v, closer, err := s.db.Get(appendPrefix(nil, storeNumber, kindChange))
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+	case err != nil:
+		return fault("the number of changes", err)
+	default:
+		if len(v) == timeBytes {
+			s.nextChange = binary.BigEndian.Uint64(v)
+		}
+		if err := closer.Close(); err != nil {
+			return fault("the number of changes", err)
+		}
+	}
+	s.changes.load(slices.Collect(maps.Values(s.tenants)), s.nextChange)
+	s.nextChange = s.changes.latest
+	return nil
+}
+
+func getState(from pebble.Reader, number uint32) (tenantState, error) {
+	where := fmt.Sprintf("the state of tenant number %d", number)
+	v, closer, err := from.Get(appendPrefix(nil, number, kindState))
+	if err != nil {
+		return tenantState{}, fault(where, err)
+	}
+	state, err := parseStateRecord(v)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return tenantState{}, corruption(err, "%s", where)
+	}
+	return state, nil
+}
+
+// dropPending removes what loads have left that did not end.
+func (s *Store) dropPending() (err error) {
+	lower := appendPrefix(nil, storeNumber, kindPending)
+	it, err := newIter(s.db, lower, after(lower))
+	if err != nil {
+		return err
+	}
+	defer closeIter(it, &err, "the list of loads")
+	b := s.db.NewBatch()
+	defer func() { err = errors.Join(err, b.Close()) }()
+	for it.First(); it.Valid(); it.Next() {
+		number, err := parseNumber(it.Key()[len(lower):])
+		if err != nil {
+			return corruption(err, "the list of loads")
+		}
+		from, to := allOf(number)
+		must(b.DeleteRange(from, to, nil))
+		must(b.Delete(it.Key(), nil))
+	}
+	if b.Empty() {
+		return nil
+	}
+	return s.db.Apply(b, pebble.Sync)
+}
