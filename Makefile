@@ -144,6 +144,10 @@ bench-compare: ## compare this tree with another commit, path by path (BASE=comm
 	@[ -n '$(BASE)' ] || { echo 'Name the commit to compare with: make bench-compare BASE=main' >&2; exit 2; }
 	@go run ./bench/compare -rounds $(or $(ROUNDS),10) -each $(or $(EACH),2s) '$(BASE)'
 
+.PHONY: size
+size: ## count lines of the program and of its tests by floor, beside those of a commit (BASE=commit)
+	@BASE='$(BASE)' tools/size.sh
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 	@list=$$(go test -list '^Fuzz' ./...) || { printf '%s\n' "$$list"; exit 1; }; \
