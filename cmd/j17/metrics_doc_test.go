@@ -17,8 +17,10 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	metrics(t, p) // requests are counted from the first one on
 
 	// What the server prints.
+	answer := string(metrics(t, p))
+	goldenMetrics(t, answer)
 	printed := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (j17_\w+) (\w+)$`).FindAllStringSubmatch(string(metrics(t, p)), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (j17_\w+) (\w+)$`).FindAllStringSubmatch(answer, -1) {
 		printed[m[1]] = m[2]
 	}
 
