@@ -186,8 +186,25 @@ func TestRoutes(t *testing.T) {
 // TestLives checks that the functions, types and files that the steps of ARCHITECTURE.md name are there: a file by its name, a
 // function alone, or "a.B", which is B of the package or of the type a.
 func TestLives(t *testing.T) {
+	there := declared(t)
+	_, lives, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Life of ")
+	names := quoted(lives)
+	if len(names) < 20 {
+		t.Fatalf("%d names were found: this test looks in the wrong place", len(names))
+	}
+	for _, name := range names {
+		if !strings.ContainsAny(name, "?= ") && !there[name] {
+			t.Errorf("ARCHITECTURE.md names %s, and there is no such thing", name)
+		}
+	}
+}
+
+// declared returns the functions, types, methods, fields and values of the program, and the names of its files: a function alone, "a.B", which
+// is B of the package or of the type a, and files by their names.
+func declared(tb testing.TB) map[string]bool {
+	tb.Helper()
 	there := map[string]bool{}
-	for name, files := range sources(t) {
+	for name, files := range sources(tb) {
 		at := path.Base(name)
 		for _, file := range files {
 			for _, d := range file.Decls {
@@ -201,28 +218,46 @@ func TestLives(t *testing.T) {
 					}
 				case *ast.GenDecl:
 					for _, s := range d.Specs {
-						if s, ok := s.(*ast.TypeSpec); ok {
+						switch s := s.(type) {
+						case *ast.TypeSpec:
 							there[at+"."+s.Name.Name] = true
+							for _, member := range members(s) {
+								there[s.Name.Name+"."+member] = true
+							}
+						case *ast.ValueSpec:
+							for _, value := range s.Names {
+								there[at+"."+value.Name] = true
+							}
 						}
 					}
 				}
 			}
 		}
-		for _, entry := range dir(t, name) {
+		for _, entry := range dir(tb, name) {
 			there[entry] = true
 		}
 	}
+	return there
+}
 
-	_, lives, _ := strings.Cut(page(t, "ARCHITECTURE.md"), "\n## Life of ")
-	names := quoted(lives)
-	if len(names) < 20 {
-		t.Fatalf("%d names were found: this test looks in the wrong place", len(names))
+// members returns the names of the fields of a struct or of the methods of an interface.
+func members(of *ast.TypeSpec) []string {
+	var list *ast.FieldList
+	switch of := of.Type.(type) {
+	case *ast.StructType:
+		list = of.Fields
+	case *ast.InterfaceType:
+		list = of.Methods
+	default:
+		return nil
 	}
-	for _, name := range names {
-		if !strings.ContainsAny(name, "?= ") && !there[name] {
-			t.Errorf("ARCHITECTURE.md names %s, and there is no such thing", name)
+	var names []string
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			names = append(names, name.Name)
 		}
 	}
+	return names
 }
 
 // receiver returns the name of the type that a method belongs to.

@@ -1,5 +1,7 @@
 // Package server puts a whole server together: it opens the store, wires the packages to each other, listens, and stops
 // everything in the right order. Only this package knows which store is used.
+//
+// The decisions behind it are in docs/internals/server.md.
 package server
 
 import (

@@ -3,6 +3,8 @@
 // cover an area. Cells are those of S2: squares of six levels of detail and more, whose order on a line makes areas ranges of keys.
 //
 // Coordinates are degrees of WGS84, distances are metres. Edges of areas are the shorter arcs of great circles.
+//
+// The decisions behind it are in docs/internals/base.md.
 package geo
 
 import (

@@ -2,6 +2,8 @@
 //
 // A Value may be shared by any number of goroutines. Trees are changed through an Editor, which copies a
 // container the first time it touches it and changes its own copies in place from then on.
+//
+// The decisions behind it are in docs/internals/base.md.
 package value
 
 import (

@@ -5,6 +5,8 @@
 // A unit is about what it takes to visit one element of an array and to do something simple with it: some twenty to fifty
 // nanoseconds on a current machine, the memory that it takes included.
 // Units are counted and not timed, so that a request is accepted or refused alike on every machine and at any load.
+//
+// The decisions behind it are in docs/internals/base.md.
 package work
 
 import (

@@ -13,6 +13,8 @@
 // for which a script of this package speaks the protocol.
 //
 // An answer that begins with "!" says that the call failed; a JSON string with the reason follows.
+//
+// The decisions behind it are in docs/internals/code.md.
 package container
 
 import (

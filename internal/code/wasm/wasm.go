@@ -9,6 +9,8 @@
 // of a call: (*Module).Run waits for a place (scheduler), takes an instance (pool) or makes one, calls malloc and the entry
 // point (instance.call), copies the answer, puts the instance back into its first state and into the pool. An instance that
 // was stopped, that trapped or whose memory grew is thrown away.
+//
+// The decisions behind it are in docs/internals/code.md.
 package wasm
 
 import (

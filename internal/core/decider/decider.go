@@ -3,6 +3,8 @@
 //
 // Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose handlers may refuse
 // them (handle.go). Program.Apply is one step of a fold.
+//
+// The decisions behind it are in docs/internals/core.md.
 package decider
 
 import (

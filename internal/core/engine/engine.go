@@ -5,6 +5,8 @@
 // Reading: Load and At fold a stream with the handlers of the deployed spec (fold.go), starting from the state
 // cache (cache.go) or the last snapshot (snapshot.go). A state is served only when it was folded up to the durable
 // head of its stream under the spec that is deployed at that moment.
+//
+// The decisions behind it are in docs/internals/core.md.
 package engine
 
 import (

@@ -4,6 +4,8 @@
 // A backup is made from what an environment holds as of one moment. What an earlier one has stored already is not stored again. Work goes
 // slowly while events are being written, so that writers hardly notice. What a crash or the end of the server cuts short has failed; what was stored
 // of it is found again by the next one, or removed.
+//
+// The decisions behind it are in docs/internals/custody.md.
 package backup
 
 import (

@@ -1,5 +1,7 @@
 // Package envlog keeps a log of each environment: one tree of RFC 6962 over the leaves of all of its events in the order of the feed. Events that
 // are erased keep their leaves in it, so it only ever grows. It is made behind the commit, from the feed, and signed when somebody asks.
+//
+// The decisions behind it are in docs/internals/custody.md.
 package envlog
 
 import (

@@ -2,6 +2,8 @@
 // markers, whoever keeps anything of them beside the events lets go of it, the old bytes are removed from disk, and what was done is
 // certified. Each step notes what it has done in the commit that does it, so that an execution goes on where it was, wherever a process
 // ends.
+//
+// The decisions behind it are in docs/internals/custody.md.
 package erasure
 
 import (

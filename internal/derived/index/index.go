@@ -5,6 +5,8 @@
 // what each event can change, by what the rows were made from, and commits the new entries together with its checkpoint. So an index is
 // always as of one position, and a View (view.go) that waits for a position is exact. Entries are side items whose keys have the order of
 // values (entry.go). What a build has made is a slot: another build of the same index has its own, and takes over when it has caught up.
+//
+// The decisions behind it are in docs/internals/derived.md.
 package index
 
 import (

@@ -4,6 +4,8 @@
 //
 // Each kind of place of an aggregate type, as the spec defines it, has a slot. A definition that changes gets a new one; what is in the old
 // one is removed.
+//
+// The decisions behind it are in docs/internals/derived.md.
 package place
 
 import (

@@ -4,6 +4,8 @@
 //
 // Reading: now takes the position (projection.go), evaluate.go loads sources stage by stage and puts the result together, kept.go holds
 // results as long as nothing that they were made of has changed (read.go).
+//
+// The decisions behind it are in docs/internals/derived.md.
 package projection
 
 import (

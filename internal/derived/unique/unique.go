@@ -3,6 +3,8 @@
 // or changes is filled from the feed before the deployment is stored (fill.go, deploy.go), beside the one that is in force.
 //
 // Values are kept as digests. Each set has a generation of its own: a set that changes gets a new one, and what is in the old one is removed.
+//
+// The decisions behind it are in docs/internals/derived.md.
 package unique
 
 import (

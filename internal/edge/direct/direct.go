@@ -1,6 +1,8 @@
 // Package direct answers plain requests on their connections: those that came whole, with nothing unusual about them. Every connection on
 // which anything else comes goes to net/http's server, with all that was read of it, for the rest of its life. So net/http decides whatever
 // there is to decide about HTTP, and this package knows only what it does not have to ask about.
+//
+// The decisions behind it are in docs/internals/edge.md.
 package direct
 
 import (

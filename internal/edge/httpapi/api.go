@@ -1,5 +1,7 @@
 // Package httpapi is the HTTP face of a server: every route in one table (routes.go), the wire format, and the only map
 // from error codes to HTTP statuses (errors.go).
+//
+// The decisions behind it are in docs/internals/edge.md.
 package httpapi
 
 import (

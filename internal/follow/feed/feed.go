@@ -4,6 +4,8 @@
 //
 // A checkpoint never stands ahead of what was handled, and a running hash over the leaves of all events that were passed shows that
 // none was skipped: see check.go.
+//
+// The decisions behind it are in docs/internals/follow.md.
 package feed
 
 import (

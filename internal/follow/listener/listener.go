@@ -6,6 +6,8 @@
 //
 // An event takes this way: Service.hand makes deliveries (hand.go), pool.submit begins their tries (pool.go), Service.attempt sends
 // and settles them (attempt.go), and Service.retry those that come up again.
+//
+// The decisions behind it are in docs/internals/follow.md.
 package listener
 
 import (

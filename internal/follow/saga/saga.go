@@ -9,6 +9,8 @@
 //
 // Nothing of the events is kept with a saga but their positions: what its templates see is read from the log when it is needed. So a
 // saga at rest takes some hundred bytes on disk and no memory, and erasing an event leaves no copy behind.
+//
+// The decisions behind it are in docs/internals/follow.md.
 package saga
 
 import (

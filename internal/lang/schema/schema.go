@@ -12,6 +12,8 @@
 //
 // Both passes take what they do from the caller's budget, and so do patterns: no schema and no value can hold a caller
 // for longer than it allows, and the same value gets the same answer on every machine.
+//
+// The decisions behind it are in docs/internals/lang.md.
 package schema
 
 import (

@@ -2,6 +2,8 @@
 // of them at once, each with its place. It also compares two specs for backward compatibility.
 //
 // The languages inside a spec have packages of their own below this one: diag, jsonpath, schema and tick.
+//
+// The decisions behind it are in docs/internals/lang.md.
 package spec
 
 import (

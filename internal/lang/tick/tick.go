@@ -5,6 +5,8 @@
 // All is compiled once, when a spec is deployed: paths are parsed, bindings get numbered slots and it is known what an
 // expression reads, so that replaying an event costs no more than its operations. docs/reference/handlers.md and
 // implications.md are the language's manual.
+//
+// The decisions behind it are in docs/internals/lang.md.
 package tick
 
 import (

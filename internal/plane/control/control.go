@@ -1,6 +1,8 @@
 // Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the
 // server's own secrets. All of it lives in the store's System tenant as JSON side items; credentials only as hashes,
 // but for the two secrets that the server itself must know.
+//
+// The decisions behind it are in docs/internals/plane.md.
 package control
 
 import (

@@ -1,6 +1,8 @@
 // Package deploy is the one way in which a spec becomes the spec of an environment: compiled, compared with the one before
 // it, its custom code found and loaded, stored with its history, handed to the engine. What can change that code later,
 // the upload and the deletion of blobs, goes through here too.
+//
+// The decisions behind it are in docs/internals/plane.md.
 package deploy
 
 import (

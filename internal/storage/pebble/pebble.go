@@ -4,6 +4,8 @@
 // preconditions, gives out positions, timestamps, versions and hashes, and writes one batch, which one fsync makes
 // durable. While a batch is on its way no other is begun, and readers work on a snapshot that was taken when the
 // last batch had become durable. So nobody ever sees what a crash could still take away.
+//
+// The decisions behind it are in docs/internals/storage.md.
 package pebble
 
 import (

@@ -1,6 +1,8 @@
 // Package store states what the engine needs from storage: an atomic append with preconditions and side writes,
 // ordered reads, work by due time. It is cut so that an embedded key-value store and a PostgreSQL cluster can
 // both keep the promise: what was acknowledged is on disk, and nothing is seen by anyone before that.
+//
+// The decisions behind it are in docs/internals/storage.md.
 package store
 
 import (
