@@ -111,30 +111,43 @@ func quoted(text string) []string {
 	return all
 }
 
-// TestLayers checks that the table of layers has every package once, and nothing else, and that each package imports only what
-// stands above it.
-func TestLayers(t *testing.T) {
+// TestFloors checks that the tables of floors in ARCHITECTURE.md have every package once, and nothing else, each on the floor of its folder,
+// and that a package imports its own floor and those above it on the page only.
+func TestFloors(t *testing.T) {
 	packages := sources(t)
-	var table []string
-	for _, row := range rows(section(t, "Layers")) {
-		table = append(table, quoted(row[0])...)
-		if len(row) != 2 || row[1] == "" {
-			t.Errorf("the row of %s does not say what it holds", row[0])
+
+	// The tables.
+	var floors, table []string
+	for part := range strings.SplitSeq(section(t, "Floors"), "\n### ") {
+		heading, text, found := strings.Cut(part, "\n")
+		if !found || len(rows(text)) == 0 {
+			continue
+		}
+		floors = append(floors, heading)
+		for _, row := range rows(text) {
+			if len(row) != 2 || row[1] == "" {
+				t.Errorf("the row of %s does not say what it holds", row[0])
+			}
+			for _, name := range quoted(row[0]) {
+				if slices.Contains(table, name) {
+					t.Errorf("%s stands in the tables twice", name)
+				}
+				if packages[name] == nil {
+					t.Errorf("%s stands in a table, and there is no such package", name)
+				}
+				if floorOf(name) != heading {
+					t.Errorf("%s stands in the table of %s and in the folder of %s", name, heading, floorOf(name))
+				}
+				table = append(table, name)
+			}
 		}
 	}
-	for i, name := range table {
-		if slices.Contains(table[:i], name) {
-			t.Errorf("%s stands in the table twice", name)
-		}
-		if packages[name] == nil {
-			t.Errorf("%s stands in the table, and there is no such package", name)
-		}
-	}
+
+	// The imports.
 	edges := 0
 	for name, files := range packages {
-		at := slices.Index(table, name)
-		if at < 0 {
-			t.Errorf("%s does not stand in the table of layers in ARCHITECTURE.md", name)
+		if !slices.Contains(table, name) {
+			t.Errorf("%s does not stand in the tables of floors in ARCHITECTURE.md", name)
 			continue
 		}
 		for _, file := range files {
@@ -150,8 +163,8 @@ func TestLayers(t *testing.T) {
 					}
 				}
 				edges++
-				if !slices.Contains(table[:at], imported) {
-					t.Errorf("%s imports %s, which does not stand above it in the table", name, imported)
+				if slices.Index(floors, floorOf(imported)) > slices.Index(floors, floorOf(name)) {
+					t.Errorf("%s imports %s, which is on a floor above it", name, imported)
 				}
 			}
 		}
@@ -159,6 +172,18 @@ func TestLayers(t *testing.T) {
 	if len(table) < 30 || edges < 100 {
 		t.Errorf("%d packages and %d imports were found: this test looks in the wrong place", len(table), edges)
 	}
+}
+
+// floorOf returns the floor of a package: the folder below internal, "cmd", or "root" for the vocabulary and the pages.
+func floorOf(name string) string {
+	if below, inside := strings.CutPrefix(name, "internal/"); inside {
+		floor, _, _ := strings.Cut(below, "/")
+		return floor
+	}
+	if strings.HasPrefix(name, "cmd/") {
+		return "cmd"
+	}
+	return "root"
 }
 
 // TestRoutes checks that what the section about routes points to is there.

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/custody/backup/restore"
 	"j17/internal/custody/erasure"
@@ -247,7 +248,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 			return err
 		}
 		forget := func(keys []j17.Key) error {
-			gone := erasure.Erased{Keys: keys, Note: reports[i].Note, At: r.Clock.Now()}
+			gone := part.Erased{Keys: keys, Note: reports[i].Note, At: r.Clock.Now()}
 			for _, h := range holders {
 				if err := h.Erase(ctx, t.Tenant, gone); err != nil {
 					return specless(t, err)

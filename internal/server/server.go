@@ -348,7 +348,8 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.deploy.Hold(ctx, t, f)
 		},
-		Worker: s.worker, Changed: s.tail.Stir,
+		SpecPrepared: func(ctx context.Context, t j17.Tenant) (bool, error) { return deploy.IsPrepared(ctx, s.store, t) },
+		Worker:       s.worker, Changed: s.tail.Stir,
 	})
 	s.timed = append(s.timed, s.projections)
 

@@ -8,7 +8,7 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -32,7 +32,7 @@ func (e *Engine) Spaces() []store.Declared {
 
 // Erase removes the states of streams that were rewritten, on disk and in memory, the results of the commands that wrote their events, but that
 // they were carried out, and what is kept of writes that failed because of them, which has no values. A state that is folded at this moment is kept by nobody.
-func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er erasure.Erased) error {
+func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er part.Erased) error {
 	// From here on nobody keeps a state of before.
 	begin := store.Side{Op: store.Put, Space: erasures, Key: erasuresKey, Value: []byte(er.TombstoneID)}
 	if err := e.store.Write(ctx, t, []store.Side{begin}); err != nil {

@@ -12,7 +12,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
 )
@@ -91,7 +91,7 @@ func TestErasure(t *testing.T) {
 		defer m.Close()
 		return m.Position()
 	}
-	e := erasure.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb", Ends: []erasure.End{{Own: position(), Others: position()}}}
+	e := part.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb", Ends: []part.End{{Own: position(), Others: position()}}}
 
 	// What is written before all who keep something are told stays.
 	later := command(id)
@@ -163,7 +163,7 @@ func TestALateStateIsNotKept(t *testing.T) {
 		if err := storetest.Erase(t.Context(), f.Store, tenant, key, gone); err != nil {
 			t.Error(err)
 		}
-		if err := late.Erase(t.Context(), tenant, erasure.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb"}); err != nil {
+		if err := late.Erase(t.Context(), tenant, part.Erased{Keys: []j17.Key{key}, TombstoneID: "tmb"}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -74,14 +74,14 @@ func (m *Moment) Versions(ctx context.Context, keys []j17.Key) ([]Version, error
 	return versions, err
 }
 
-// part is the part of a stream that belongs to a moment. past tells that the stream goes on behind it.
-type part struct {
+// prefix is the part of a stream that belongs to a moment. past tells that the stream goes on behind it.
+type prefix struct {
 	Version
 	past bool
 }
 
 // partsAt is parts for the keys at some places.
-func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]part, error) {
+func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]prefix, error) {
 	if len(places) == 0 {
 		return nil, nil
 	}
@@ -93,19 +93,19 @@ func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]p
 	if err != nil {
 		return nil, err
 	}
-	parts := make([]part, len(keys))
+	parts := make([]prefix, len(keys))
 	for n, i := range places {
 		parts[i] = found[n]
 	}
 	return parts, nil
 }
 
-func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
+func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]prefix, error) {
 	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
 	if err != nil {
 		return nil, StorageError(err)
 	}
-	parts := make([]part, len(keys))
+	parts := make([]prefix, len(keys))
 	for i, key := range keys {
 		if m.d.Types[key.Type] == nil || heads[i].Length == 0 {
 			continue
@@ -118,25 +118,25 @@ func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]part, error) {
 }
 
 // part returns what of a stream belongs to the moment. Mostly it is all.
-func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (part, error) {
+func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (prefix, error) {
 	length := head.Length
 	if head.Last.Compare(m.at) > 0 {
 		next, err := m.e.store.VersionAfter(ctx, m.d.env.tenant, key, m.at)
 		if err != nil {
-			return part{}, err
+			return prefix{}, err
 		}
 		length = next - 1
 	}
 	if m.until != nil && head.LastTime > *m.until {
 		var err error
 		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
-			return part{}, err
+			return prefix{}, err
 		}
 	}
 	if length == 0 {
-		return part{}, nil
+		return prefix{}, nil
 	}
-	return part{Version: Version{Length: length, Generation: head.Generation}, past: length < head.Length}, nil
+	return prefix{Version: Version{Length: length, Generation: head.Generation}, past: length < head.Length}, nil
 }
 
 // Loaded is an aggregate as it is at a moment.
@@ -220,7 +220,7 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 }
 
 // fold folds one aggregate up to what belongs to the moment.
-func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, into *Loaded) error {
+func (m *Moment) fold(ctx context.Context, key j17.Key, p prefix, replay bool, into *Loaded) error {
 	past := p.past || m.d.replaced == nil // what is not deployed is not for the cache
 	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, past, replay)
 	if err == nil && f.Length != p.Length { // somebody has written meanwhile
@@ -233,7 +233,7 @@ func (m *Moment) fold(ctx context.Context, key j17.Key, p part, replay bool, int
 	return nil
 }
 
-func (l *Loaded) take(f *decider.State, p part) {
+func (l *Loaded) take(f *decider.State, p prefix) {
 	l.Data, l.JSON, l.Length, l.Version, l.Created = f.Data, f.JSON, f.Length, Version{p.Length, f.Generation}, f.Created
 }
 

@@ -53,7 +53,7 @@ func (m *Moment) foldShort(ctx context.Context, keys []j17.Key, some []int, rewr
 
 // foldGone is foldShort for those of the rest that are known, but have gone on since, where they have very few events and none was rewritten. tried
 // are those that foldShort has left before. parts are what belongs to the moment.
-func (m *Moment) foldGone(ctx context.Context, keys []j17.Key, rest, tried []int, parts []part, rewrites uint64, loaded []Loaded) (left []int) {
+func (m *Moment) foldGone(ctx context.Context, keys []j17.Key, rest, tried []int, parts []prefix, rewrites uint64, loaded []Loaded) (left []int) {
 	again := make([]bool, len(keys))
 	for _, i := range tried {
 		again[i] = true
@@ -150,7 +150,7 @@ func (m *Moment) foldTogether(ctx context.Context, keys []j17.Key, some []int, r
 			left = append(left, i)
 			continue
 		}
-		p := part{Version: Version{Length: state.Length}, past: seen[n] > state.Length}
+		p := prefix{Version: Version{Length: state.Length}, past: seen[n] > state.Length}
 		if p.Length == 0 {
 			continue // it has begun behind the moment
 		}

@@ -19,10 +19,10 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/backup/repository"
-	"j17/internal/custody/erasure"
 	"j17/internal/plane/control"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
@@ -392,7 +392,7 @@ func TestErased(t *testing.T) {
 	// Only what is older needs a note.
 	note := func(at j17.StreamID) {
 		noted := h.Stats().Noted
-		if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: at, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: at, At: h.clock.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		h.await(t, func() bool { return h.Stats().Noted > noted })
@@ -461,7 +461,7 @@ func TestErasedBesideWhatCannotBeRead(t *testing.T) {
 	if err := os.WriteFile(newer, []byte(`{"format":99}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, func() bool { return h.Stats().Noted == 1 })
@@ -492,7 +492,7 @@ func TestErasedWhereOnePlaceIsAway(t *testing.T) {
 	h.open(t)
 	h.run(t)
 	key := j17.Key{Type: "note", ID: "ann"}
-	if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: h.replace(t, h.prod, key), At: h.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, func() bool {
@@ -572,7 +572,7 @@ func TestErasedBeforeTheManifest(t *testing.T) {
 		// It was noted before the backup is seen, so that at no time it is there without.
 		key := j17.Key{Type: "note", ID: "ann"}
 		note := h.replace(t, h.prod, key)
-		if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		h.await(t, func() bool { return h.Stats().Noted == 1 })

@@ -13,9 +13,9 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/backup/repository"
-	"j17/internal/custody/erasure"
 	"j17/internal/storage/store"
 )
 
@@ -252,7 +252,7 @@ func TestErasedAndRemoved(t *testing.T) {
 		h.stop()
 		key := j17.Key{Type: "note", ID: "ann"}
 		note := h.replace(t, h.prod, key)
-		if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
+		if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: note, At: h.clock.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		if before == "heads" {

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup/repository"
-	"j17/internal/custody/erasure"
 	"j17/internal/storage/store"
 )
 
@@ -57,7 +57,7 @@ func (s *Service) Spaces() []store.Declared { return nil }
 
 // Erase has it noted beside the backups that streams were erased, so that whoever restores one erases them again. It returns when that is
 // certain to happen; it may take until an object store answers.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	item := erased{At: e.At.UTC()}
 	for _, key := range e.Keys {
 		item.Keys = append(item.Keys, key.String())

@@ -20,10 +20,10 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/backup/repository"
-	"j17/internal/custody/erasure"
 	"j17/internal/storage/store"
 )
 
@@ -270,7 +270,7 @@ func TestLongErasuresGoOn(t *testing.T) {
 		return 0, false
 	})
 	t.Cleanup(func() { close(free) })
-	if err := h.Erase(t.Context(), h.prod, erasure.Erased{Keys: []j17.Key{key}, Note: r.IDs[0], At: h.clock.Now()}); err != nil {
+	if err := h.Erase(t.Context(), h.prod, part.Erased{Keys: []j17.Key{key}, Note: r.IDs[0], At: h.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for range hang {
@@ -364,7 +364,7 @@ func TestErasuresUnderOneNote(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, some := range [][]j17.Key{keys, keys[:1]} {
-			e := erasure.Erased{Keys: some, Note: r.IDs[0], TombstoneID: fmt.Sprint("tmb_", i), At: h.clock.Now()}
+			e := part.Erased{Keys: some, Note: r.IDs[0], TombstoneID: fmt.Sprint("tmb_", i), At: h.clock.Now()}
 			if err := h.Erase(t.Context(), h.prod, e); err != nil {
 				t.Fatal(err)
 			}

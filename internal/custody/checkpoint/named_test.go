@@ -15,7 +15,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -214,7 +214,7 @@ func TestOutdatedCheckpoints(t *testing.T) {
 		outdated(one, j17.CodeCheckpointOutdated)
 		outdated(two, "")
 		outdated(other, "")
-		if err := f.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+		if err := f.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
 			t.Fatal(err)
 		}
 		if held, err := store.HeldBy(t.Context(), f.Store, enginetest.Tenant, f.Spaces(), key); err != nil || len(held) > 0 {

@@ -11,7 +11,7 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -173,7 +173,7 @@ func (s *Service) Spaces() []store.Declared {
 }
 
 // Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	// Whoever has looked at the streams before they were rewritten has written by now, and whoever looks later sees that they were.
 	s.erasing.Lock()
 	defer s.erasing.Unlock()

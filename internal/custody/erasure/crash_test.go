@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/core/part"
 	"j17/internal/custody/erasure"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
@@ -276,8 +277,8 @@ func TestBeside(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			st := &choosy{}
-			f.beside = func(of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
-				if len(of) != 1 || of[0] != (erasure.Replaced{Key: j17.Key{Type: "user", ID: alice}, To: 1, Last: true}) {
+			f.beside = func(of []part.Replaced) ([]store.Side, []store.Fence, error) {
+				if len(of) != 1 || of[0] != (part.Replaced{Key: j17.Key{Type: "user", ID: alice}, To: 1, Last: true}) {
 					t.Errorf("it is about %v", of)
 				}
 				return []store.Side{{Op: store.Delete, Space: seen, Key: c.key}}, nil, c.err
@@ -391,7 +392,7 @@ func TestBesideIsDecidedAnew(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			asked := 0
-			f.beside = func(of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
+			f.beside = func(of []part.Replaced) ([]store.Side, []store.Fence, error) {
 				item, err := f.Store.Get(t.Context(), tenant, seen, "count")
 				if err != nil && !errors.Is(err, store.ErrNotFound) {
 					return nil, nil, err

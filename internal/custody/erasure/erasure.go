@@ -9,11 +9,11 @@ package erasure
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -25,50 +25,7 @@ type Holder interface {
 	Spaces() []store.Declared
 	// Erase removes what is kept of streams that were rewritten, on disk and in memory. Nobody gets to see it any more when it
 	// returns. It can be repeated, and may be called for streams of which there is nothing.
-	Erase(ctx context.Context, t j17.Tenant, e Erased) error
-}
-
-// Erased tells which streams were rewritten.
-type Erased struct {
-	// Keys are the streams, each once. There are at most some thousands at a time: those of a larger tombstone come in several calls.
-	Keys []j17.Key
-	// Ends has for each of them up to where it was erased. Without it that is up to Note.
-	Ends []End
-	// Note is a position of the feed: the notes about all of these streams stand up to there.
-	Note j17.StreamID
-	// TombstoneID is the handle of the tombstone, At when its execution began.
-	TombstoneID string
-	At          time.Time
-}
-
-// End is up to where in the feed something goes with the events of a stream that were replaced. What comes later stays, although it may be written
-// before all who keep something of the stream are told.
-type End struct {
-	// Own is the position of the last event that was replaced: with it goes what followed from events of the stream.
-	Own j17.StreamID
-	// Others is where the feed ended when that was about to be done: up to there goes what others have meant for the stream.
-	Others j17.StreamID
-}
-
-// Gone returns the ends of streams by the text of their keys.
-func (e *Erased) Gone() map[string]End {
-	gone := make(map[string]End, len(e.Keys))
-	for i, key := range e.Keys {
-		end := End{e.Note, e.Note}
-		if e.Ends != nil {
-			end = e.Ends[i]
-		}
-		gone[key.String()] = end
-	}
-	return gone
-}
-
-// Replaced is a stream whose events are replaced from the first one to that of the version To. Last tells that there are no more, and
-// will be none when they are.
-type Replaced struct {
-	Key  j17.Key
-	To   uint64
-	Last bool
+	Erase(ctx context.Context, t j17.Tenant, e part.Erased) error
 }
 
 // Storage is what the service needs of a store.
@@ -114,7 +71,7 @@ type Options struct {
 	// Beside returns writes that belong into the commit that replaces events of streams, and what they were decided by: so that what is found by
 	// these, and shown beside them, is not seen any more when they are not. Where one of the fences or conditions does not hold it is asked again. nil
 	// where there is nothing of that kind. A holder does the same later: where Beside fails, that is enough.
-	Beside func(ctx context.Context, t j17.Tenant, of []Replaced) ([]store.Side, []store.Fence, error)
+	Beside func(ctx context.Context, t j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error)
 	// Holders are all who keep data of streams.
 	Holders []Holder
 	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -210,7 +211,7 @@ func (x *execution) release(ctx context.Context) error {
 		return damaged(r.id, err)
 	}
 
-	gone := Erased{Note: note, TombstoneID: r.id, At: r.StartedAt}
+	gone := part.Erased{Note: note, TombstoneID: r.id, At: r.StartedAt}
 	some, err := x.entries(ctx, x.tenant, r.id, r.ReleasedTo, int(r.Done-r.Released))
 	if err != nil {
 		return err

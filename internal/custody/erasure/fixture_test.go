@@ -14,6 +14,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/erasure"
 	"j17/internal/storage/pebble"
@@ -53,13 +54,13 @@ type fixture struct {
 	// restoring tells that it is not known yet what the spec says.
 	restoring bool
 	// beside, if not nil, is what goes with the events of streams.
-	beside func(of []erasure.Replaced) ([]store.Side, []store.Fence, error)
+	beside func(of []part.Replaced) ([]store.Side, []store.Fence, error)
 }
 
 // holder keeps nothing and notes what it is told.
 type holder struct {
 	mu     sync.Mutex
-	erased []erasure.Erased
+	erased []part.Erased
 	fail   error
 	// refuse is a tombstone of which nothing is let go.
 	refuse string
@@ -69,7 +70,7 @@ func (h *holder) Spaces() []store.Declared {
 	return append(new(engine.Engine).Spaces(), store.Declared{Space: "whole", Whole: true})
 }
 
-func (h *holder) Erase(_ context.Context, _ j17.Tenant, e erasure.Erased) error {
+func (h *holder) Erase(_ context.Context, _ j17.Tenant, e part.Erased) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.TombstoneID == h.refuse {
@@ -117,7 +118,7 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			return nil
 		},
 		Restoring: func(j17.Tenant) bool { return f.restoring },
-		Beside: func(_ context.Context, _ j17.Tenant, of []erasure.Replaced) ([]store.Side, []store.Fence, error) {
+		Beside: func(_ context.Context, _ j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error) {
 			if f.beside == nil {
 				return nil, nil, nil
 			}

@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/ident"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -76,7 +77,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 
 		// The markers, and what the streams are then.
 		unit := store.Rewrite{Fences: []store.Fence{x.claim.Fence()}}
-		after, replaced := make([]*entry, len(some)), make([]Replaced, len(some))
+		after, replaced := make([]*entry, len(some)), make([]part.Replaced, len(some))
 		for i, e := range some {
 			markers, next, err := x.markers(ctx, e, &heads[i])
 			if err != nil {
@@ -84,7 +85,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 			}
 			next.Seen = seen.String()
 			whole := next.Done && try <= tries // else something may be written meanwhile, and stays
-			after[i], replaced[i] = next, Replaced{Key: e.key, To: next.Events, Last: whole}
+			after[i], replaced[i] = next, part.Replaced{Key: e.key, To: next.Events, Last: whole}
 			unit.Streams = append(unit.Streams, store.RewrittenStream{
 				Key: e.key, Events: markers, More: !next.Done, From: store.PresentChain{Version: e.Events, Chain: e.Present},
 			})

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -174,9 +175,9 @@ type entry struct {
 }
 
 // end returns up to where the stream is erased, that of all streams where the entry does not say.
-func (e *entry) end(all j17.StreamID) (end End, err error) {
+func (e *entry) end(all j17.StreamID) (end part.End, err error) {
 	if e.Last == "" && e.Events > 0 {
-		return End{all, all}, nil
+		return part.End{Own: all, Others: all}, nil
 	}
 	if e.Last != "" {
 		if end.Own, err = j17.ParseStreamID(e.Last); err != nil {

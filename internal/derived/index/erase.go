@@ -6,7 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
@@ -22,7 +22,7 @@ func (s *Service) Spaces() []store.Declared {
 // Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there by themselves, by
 // the notes in it. A build that has not come so far begins anew, since some of its rows may be of before; what a build has left that has
 // failed goes.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	for keys := (store.Range{}); ; {
 		const page = 100
 		items, err := s.o.Store.Scan(ctx, t, slotSpace, keys, page)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -71,7 +71,7 @@ func TestErasure(t *testing.T) {
 		erase := func(id string) {
 			t.Helper()
 			h.erase(prod, id)
-			e := erasure.Erased{Keys: []j17.Key{{Type: "item", ID: id}}, Note: h.end(prod)}
+			e := part.Erased{Keys: []j17.Key{{Type: "item", ID: id}}, Note: h.end(prod)}
 			for range 2 {
 				if err := p.Erase(t.Context(), prod, e); err != nil {
 					t.Fatal(err)
@@ -135,7 +135,7 @@ func TestErasureOfWhatIsReadAndFollowsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.erase(prod, "i001")
-		if err := p.Erase(t.Context(), prod, erasure.Erased{Keys: []j17.Key{{Type: "item", ID: "i001"}}, Note: h.end(prod)}); err != nil {
+		if err := p.Erase(t.Context(), prod, part.Erased{Keys: []j17.Key{{Type: "item", ID: "i001"}}, Note: h.end(prod)}); err != nil {
 			t.Fatal(err)
 		}
 		if status, err := p.Status(t.Context(), prod, d.ID); err != nil || status.Ready || h.holds(p) {

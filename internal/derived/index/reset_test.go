@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/index"
 	"j17/internal/storage/store"
 )
@@ -91,7 +91,7 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 		"comparison": func(h *house, p *process) error { _, err := p.Verify(h.tb.Context(), prod, "one", nil); return err },
 		"erasure": func(h *house, p *process) error {
 			// An erasure waits for what it does not know about.
-			if err := p.Erase(h.tb.Context(), prod, erasure.Erased{Note: h.end(prod)}); err != nil {
+			if err := p.Erase(h.tb.Context(), prod, part.Erased{Note: h.end(prod)}); err != nil {
 				return err
 			}
 			_, err := p.Status(h.tb.Context(), prod, "one")

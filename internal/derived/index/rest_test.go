@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/storetest"
 )
 
@@ -153,7 +153,7 @@ func TestUpkeepThatRestsIsNeeded(t *testing.T) {
 		h.rewrite(prod, "i03", `{}`)
 		note := h.end(prod)
 		h.busily("an erasure", func() {
-			if err := other.Erase(t.Context(), prod, erasure.Erased{Note: note}); err != nil {
+			if err := other.Erase(t.Context(), prod, part.Erased{Note: note}); err != nil {
 				t.Error(err)
 			}
 		})

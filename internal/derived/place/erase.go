@@ -10,7 +10,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -21,11 +21,11 @@ func (s *Service) Spaces() []store.Declared {
 
 // Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build has read before
 // does not come back.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	return s.met(ctx, t, s.erase(ctx, t, e))
 }
 
-func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	s.forgetParts(t, e.Keys)
 	k, fences, err := s.fenced(ctx, t)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e erasure.Erased) err
 // Leave returns the writes by which streams are where the events say that an erasure leaves, which mostly is nowhere: who replaces their events
 // commits them too, so that nobody is shown a place of what is erased. The writes are of the slots that there are as long as the fences hold. Erase
 // is called all the same: a build may have read it before.
-func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []erasure.Replaced) (sides []store.Side, fences []store.Fence, err error) {
+func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []part.Replaced) (sides []store.Side, fences []store.Fence, err error) {
 	k, fences, err := s.fenced(ctx, t)
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +101,7 @@ func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fen
 
 // parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays. Where a build has not come to it
 // there is a record as well, so that it does not bring back what it has read before.
-func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *erasure.Replaced) (*store.Side, error) {
+func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced) (*store.Side, error) {
 	// Where it is now. Who is nowhere has no place among the events that are left either.
 	item, err := s.Store.Get(ctx, t, places, sl.key(of.Key.ID))
 	absent := errors.Is(err, store.ErrNotFound)
@@ -152,7 +152,7 @@ func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 }
 
 // left returns the last place that the events have which are left, nil where none has one.
-func (s *Service) left(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *erasure.Replaced) (*decider.Location, error) {
+func (s *Service) left(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced) (*decider.Location, error) {
 	typ, record := k.decider.Types[of.Key.Type], sl.key(of.Key.ID)
 	at := map[string]uint64{}
 	if found, ok := s.staying.Load(t); ok {

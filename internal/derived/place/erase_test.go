@@ -12,7 +12,7 @@ import (
 	"j17/internal/base/geo"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/place"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
@@ -25,7 +25,7 @@ func TestErasure(t *testing.T) {
 	for n := range 3 {
 		h.put("shop", n, "was_opened", `{"at":{"lat":48.2,"lng":16.37}}`)
 	}
-	erase := func(n int, upTo uint64) erasure.Erased {
+	erase := func(n int, upTo uint64) part.Erased {
 		t.Helper()
 		key := j17.Key{Type: "shop", ID: id(n)}
 		var gone []store.Rewritten
@@ -35,12 +35,12 @@ func TestErasure(t *testing.T) {
 		if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, gone); err != nil {
 			t.Fatal(err)
 		}
-		return erasure.Erased{Keys: []j17.Key{key}}
+		return part.Erased{Keys: []j17.Key{key}}
 	}
 	e := erase(0, 1)
 	again := erase(1, 1)
 	h.put("shop", 1, "was_opened", `{"at":{"lat":48.3,"lng":16.37}}`)
-	for _, e := range []erasure.Erased{e, again, e} {
+	for _, e := range []part.Erased{e, again, e} {
 		if err := h.places.Erase(t.Context(), enginetest.Tenant, e); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestWhatIsErasedIsNotFound(t *testing.T) {
 	erase := func(n int) {
 		t.Helper()
 		key := j17.Key{Type: "shop", ID: id(n)}
-		sides, fences, err := h.places.Leave(t.Context(), enginetest.Tenant, []erasure.Replaced{{Key: key, To: 1, Last: true}})
+		sides, fences, err := h.places.Leave(t.Context(), enginetest.Tenant, []part.Replaced{{Key: key, To: 1, Last: true}})
 		if err != nil || len(sides) != 1 {
 			t.Fatalf("%d writes, %v", len(sides), err)
 		}
@@ -117,7 +117,7 @@ func TestWhatIsErasedIsNotFound(t *testing.T) {
 			t.Errorf("bare %v: it is found", bare)
 		}
 	}
-	nowhere := []erasure.Replaced{{Key: j17.Key{Type: "shop", ID: id(6)}, To: 1, Last: true}, {Key: j17.Key{Type: "shop", ID: id(77)}, Last: true}}
+	nowhere := []part.Replaced{{Key: j17.Key{Type: "shop", ID: id(6)}, To: 1, Last: true}, {Key: j17.Key{Type: "shop", ID: id(77)}, Last: true}}
 	if sides, _, err := h.places.Leave(t.Context(), enginetest.Tenant, nowhere); err != nil || len(sides) > 0 {
 		t.Errorf("%d writes, %v", len(sides), err)
 	}
@@ -127,7 +127,7 @@ func TestWhatIsErasedIsNotFound(t *testing.T) {
 func (h *house) replaceUpTo(n int, from, to uint64, last bool) store.Result {
 	h.tb.Helper()
 	key := j17.Key{Type: "shop", ID: id(n)}
-	sides, fences, err := h.places.Leave(h.tb.Context(), enginetest.Tenant, []erasure.Replaced{{Key: key, To: to, Last: last}})
+	sides, fences, err := h.places.Leave(h.tb.Context(), enginetest.Tenant, []part.Replaced{{Key: key, To: to, Last: last}})
 	if err != nil {
 		h.tb.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestNothingIsKeptOfAnErasureInParts(t *testing.T) {
 	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 2, Lng: 1}))
 	erased := func(n int) bool {
 		t.Helper()
-		if err := h.places.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{{Type: "shop", ID: id(n)}}}); err != nil {
+		if err := h.places.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(n)}}}); err != nil {
 			t.Fatal(err)
 		}
 		return !h.places.Remembers(enginetest.Tenant)
@@ -310,7 +310,7 @@ func TestErasureBehindADeployment(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	h.put("shop", 1, "was_opened", at(geo.Point{Lat: 2, Lng: 1}))
-	e := erasure.Erased{Keys: []j17.Key{{Type: "shop", ID: id(1)}}}
+	e := part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(1)}}}
 	if err := behind.places.Erase(t.Context(), enginetest.Tenant, e); err == nil {
 		t.Error("it is done by what is deployed no more")
 	}

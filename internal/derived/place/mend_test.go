@@ -19,7 +19,7 @@ import (
 	"j17/internal/base/geo"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/place"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -238,7 +238,7 @@ func TestDamageIsMended(t *testing.T) {
 	}
 	write := func(h *house) { h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1})) }
 	erase := func(h *house) {
-		e := erasure.Erased{Keys: []j17.Key{{Type: "shop", ID: id(7)}}}
+		e := part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(7)}}}
 		if err := h.places.Erase(h.tb.Context(), enginetest.Tenant, e); err == nil {
 			h.tb.Error("an erasure that cannot know is done")
 		}
@@ -401,7 +401,7 @@ func TestMendingBesideWriters(t *testing.T) {
 	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.places.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+	if err := other.places.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
 		t.Fatal(err)
 	}
 	delete(points, 9)

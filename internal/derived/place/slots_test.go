@@ -15,7 +15,7 @@ import (
 	"j17"
 	"j17/internal/base/geo"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/place"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
@@ -121,7 +121,7 @@ func TestDamagedSlotsAreMended(t *testing.T) {
 	write := func(h *house) { h.put("shop", 7, "was_opened", at(geo.Point{Lat: 7, Lng: 1})) }
 	erase := func(h *house) {
 		h.tb.Helper()
-		if err := h.places.Erase(h.tb.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{{Type: "shop", ID: id(7)}}}); err != nil {
+		if err := h.places.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "shop", ID: id(7)}}}); err != nil {
 			h.tb.Error(err)
 		}
 	}
@@ -276,7 +276,7 @@ func TestAnErasureOvertakesABuild(t *testing.T) {
 		if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, key, gone); err != nil {
 			t.Error(err)
 		}
-		if err := h.places.Erase(t.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+		if err := h.places.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
 			t.Error(err)
 		}
 	}}

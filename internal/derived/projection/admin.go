@@ -14,7 +14,6 @@ import (
 	"j17/internal/derived/index"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
-	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
 )
 
@@ -172,7 +171,7 @@ func (s *Service) PostDefinition(ctx context.Context, t j17.Tenant, p Posting) (
 		}
 		next = admitted
 		old := there.find(next.Name)
-		answer = wire.PostedProjection{Projection: wire.Projection{Name: next.Name}, Created: old == nil, Warnings: deploy.FieldErrors(found)}
+		answer = wire.PostedProjection{Projection: wire.Projection{Name: next.Name}, Created: old == nil, Warnings: diag.FieldErrors(found)}
 		if p.Prepare {
 			side, err := s.preparation(ctx, t, next)
 			return nil, []store.Side{side}, err

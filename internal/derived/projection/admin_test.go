@@ -21,6 +21,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
@@ -100,6 +101,7 @@ func (s *server) open(tb testing.TB) {
 	s.indexes = index.New(index.Options{Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
 	s.views = projection.New(projection.Options{
 		Store: st, Engine: s.engine, Indexes: s.indexes, Clock: s.clock, Logger: logger, Worker: kit,
+		SpecPrepared: func(ctx context.Context, t j17.Tenant) (bool, error) { return deploy.IsPrepared(ctx, st, t) },
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
 			return s.specs.Hold(ctx, t, f)
 		},
@@ -109,7 +111,7 @@ func (s *server) open(tb testing.TB) {
 		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
 		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
 		Store: st, Worker: kit,
-		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 			if hook := s.preparing; hook != nil {
 				s.preparing = nil
 				hook()

@@ -11,7 +11,6 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
-	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
 )
 
@@ -87,7 +86,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 	}
 	keep := false
 	if next == nil { // after a start it is not known yet what a spec needs that is prepared
-		if keep, err = deploy.IsPrepared(ctx, s.store, t); err != nil {
+		if keep, err = s.specPrepared(ctx, t); err != nil {
 			return err
 		}
 	}

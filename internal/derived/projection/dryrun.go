@@ -13,8 +13,9 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/trial"
+	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
-	"j17/internal/plane/deploy"
 )
 
 const (
@@ -37,8 +38,8 @@ func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (w
 	}
 	made, _ := spec.CompileProjection(next.Definition, r.in.compiled)
 	before := r.in.all[next.Name]
-	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: deploy.FieldErrors(found)}
-	trial := trial{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing()}
+	answer := wire.ProjectionDryRun{DryRun: true, Name: next.Name, Created: before == nil, Warnings: diag.FieldErrors(found)}
+	trial := dryRun{s: s, before: r, was: before, after: r, is: &definition{Projection: made, posted: next}, pricing: newPricing()}
 	defer s.letGo(ctx, r, trial.is)
 	err = trial.run(ctx, most, trial.pricing.share(1))
 	answer.Replay, answer.Price = trial.replay, trial.price
@@ -97,7 +98,7 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 	}
 
 	// What becomes of their rows. What one does not use of its share goes to those after it.
-	left := min(most, deploy.MaxAggregates)
+	left := min(most, trial.MaxAggregates)
 	var tried []*definition
 	pricing := newPricing()
 	defer func() { s.letGo(ctx, next, tried...) }()
@@ -106,7 +107,7 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 		if p.Change == string(spec.Removed) {
 			continue
 		}
-		one := trial{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name], pricing: pricing}
+		one := dryRun{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name], pricing: pricing}
 		tried = append(tried, one.is)
 		if err := one.run(ctx, max(left/(len(trials)-i), 1), pricing.share(len(trials)-i)); err != nil {
 			return nil, err
@@ -117,8 +118,8 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 	return trials, nil
 }
 
-// trial compares the rows of two definitions, each under its spec.
-type trial struct {
+// dryRun compares the rows of two definitions, each under its spec.
+type dryRun struct {
 	s      *Service
 	before *reading
 	was    *definition // nil for none
@@ -135,7 +136,7 @@ type trial struct {
 }
 
 // run makes up to so many rows and compares them, and tells the price with what there is room for.
-func (t *trial) run(ctx context.Context, most int, room pricing) error {
+func (t *dryRun) run(ctx context.Context, most int, room pricing) error {
 	t.replay = wire.Replay{Types: t.is.Types(), Complete: true, Differences: []wire.StateDifference{}}
 	t.of, t.indexed = map[j17.Key]uint64{}, map[j17.Key]uint64{}
 	if err := t.cost(ctx, room); err != nil {
@@ -171,7 +172,7 @@ func (t *trial) run(ctx context.Context, most int, room pricing) error {
 }
 
 // compare makes rows of both definitions.
-func (t *trial) compare(ctx context.Context, ids []string, compared bool) error {
+func (t *dryRun) compare(ctx context.Context, ids []string, compared bool) error {
 	is, err := t.rows(ctx, t.after, t.is, ids)
 	if err != nil {
 		return err
@@ -198,9 +199,9 @@ func (t *trial) compare(ctx context.Context, ids []string, compared bool) error 
 		case v.Err != nil && ctx.Err() != nil:
 			return engine.StorageError(ctx.Err())
 		case v.Err != nil:
-			deploy.Fail(&t.replay, d, reason(v.Err))
+			trial.Fail(&t.replay, d, reason(v.Err))
 		case was != nil && was[i].Err == nil:
-			deploy.Compare(&t.replay, d, was[i].Tree, v.Tree)
+			trial.Compare(&t.replay, d, was[i].Tree, v.Tree)
 		}
 	}
 	return nil
@@ -215,7 +216,7 @@ func reason(err error) string {
 }
 
 // rows makes rows, all of them anew. What is too much for all of them together is made one by one.
-func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
+func (t *dryRun) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
 	err := t.s.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
 	switch {
@@ -237,7 +238,7 @@ func (t *trial) rows(ctx context.Context, r *reading, d *definition, ids []strin
 }
 
 // count notes what a row was made of.
-func (t *trial) count(v *Value) {
+func (t *dryRun) count(v *Value) {
 	for i, key := range v.Sources {
 		t.read++
 		if v.Versions[i].Length > 0 && key != v.Key {
@@ -247,7 +248,7 @@ func (t *trial) count(v *Value) {
 }
 
 // widest finds the aggregate that most rows were made of.
-func (t *trial) widest() {
+func (t *dryRun) widest() {
 	var widest wire.Fanout
 	for _, of := range []map[j17.Key]uint64{t.indexed, t.of} {
 		for key, rows := range of {

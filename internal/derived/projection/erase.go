@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -13,7 +13,7 @@ func (s *Service) Spaces() []store.Declared { return nil }
 
 // Erase lets go of the values of an environment that are kept. One that is computed at this moment is not good any more when it is asked
 // for, since the streams that it was made of have other generations.
-func (s *Service) Erase(_ context.Context, t j17.Tenant, _ erasure.Erased) error {
+func (s *Service) Erase(_ context.Context, t j17.Tenant, _ part.Erased) error {
 	s.kept.drop(t)
 	return nil
 }

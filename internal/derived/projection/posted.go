@@ -13,9 +13,9 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
-	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
 )
 
@@ -233,7 +233,7 @@ func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Di
 		many = fmt.Sprintf("%d errors", len(wrong))
 	}
 	e := j17.Errorf(j17.CodeInvalidSpec, "The definition has %s and was not deployed. Correct what 'errors' lists.", many)
-	e.Errors = deploy.FieldErrors(wrong)
+	e.Errors = diag.FieldErrors(wrong)
 	return nil, nil, e
 }
 
@@ -244,14 +244,14 @@ func ofSpec(name, action string) error {
 
 // Beside tells what a spec would mean for what was posted to an environment: what it declares itself is taken over, and what is not
 // valid under it goes away if it is deployed by force.
-func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error) {
+func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 	there, err := s.posted(ctx, t)
 	if err != nil {
-		return deploy.Beside{}, engine.StorageError(err)
+		return part.Beside{}, engine.StorageError(err)
 	}
 
 	// Each is looked at.
-	var b deploy.Beside
+	var b part.Beside
 	gone := map[string]*posting{}
 	for i := range there.all {
 		d := &there.all[i]
@@ -279,7 +279,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 	// What is prepared under a name that the spec declares does not take its place any more.
 	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
 	if err != nil {
-		return deploy.Beside{}, engine.StorageError(err)
+		return part.Beside{}, engine.StorageError(err)
 	}
 	for i := range waiting {
 		name := waiting[i].Key

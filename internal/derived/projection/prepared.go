@@ -13,11 +13,11 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/lang/spec"
-	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
 )
 
@@ -278,13 +278,13 @@ func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
 }
 
 // Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they are.
-func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 	r, err := s.now(ctx, t)
 	if err != nil {
 		if j17.CodeOf(err) == j17.CodeNoSpec {
-			return deploy.Readiness{Done: true}, nil // there is nobody to wait for it
+			return part.Readiness{Done: true}, nil // there is nobody to wait for it
 		}
-		return deploy.Readiness{}, err
+		return part.Readiness{}, err
 	}
 	s.specs.all.Store(t, &reading{t: t, m: r.m.Under(after), in: newInForce(after.Compiled, r.in.posted, nil)})
 	needs := s.specs.needs(s, t)
@@ -294,11 +294,11 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 		done, failed, err = s.allBuilt(ctx, t, needs)
 	}
 	if err != nil {
-		return deploy.Readiness{}, err
+		return part.Readiness{}, err
 	}
 
 	// How far those are that are not there.
-	ready := deploy.Readiness{Done: done, Failed: failed}
+	ready := part.Readiness{Done: done, Failed: failed}
 	for _, x := range needs {
 		status, err := s.indexes.Status(ctx, t, x.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

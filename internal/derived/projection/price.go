@@ -53,7 +53,7 @@ func (p *pricing) next(made pricing, last int) int {
 }
 
 // cost adds up what the indexes of a definition cost. It makes rows of them as far as its part of the pricing goes.
-func (t *trial) cost(ctx context.Context, room pricing) error {
+func (t *dryRun) cost(ctx context.Context, room pricing) error {
 	t.price.Exact = true
 	all := t.s.needs(t.after, t.is)
 	for i, x := range all {
@@ -68,7 +68,7 @@ func (t *trial) cost(ctx context.Context, room pricing) error {
 }
 
 // costOf makes rows of an index as a build would, and infers from them what all would cost.
-func (t *trial) costOf(ctx context.Context, x *index.Definition, room pricing) (made pricing, err error) {
+func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) (made pricing, err error) {
 	// Some rows, all of them if that is not too much. A row that is not there takes room as well.
 	began := t.s.clock.Now()
 	var rows uint64
@@ -119,7 +119,7 @@ func (t *trial) costOf(ctx context.Context, x *index.Definition, room pricing) (
 }
 
 // rowsOf makes rows of an index, fewer at a time where they are too much together. A row that is too much by itself is left out.
-func (t *trial) rowsOf(ctx context.Context, x *index.Definition, ids []string) ([]index.Row, error) {
+func (t *dryRun) rowsOf(ctx context.Context, x *index.Definition, ids []string) ([]index.Row, error) {
 	rows, err := x.Rows(ctx, t.before.t, t.after.m.At(), ids)
 	switch middle := len(ids) / 2; {
 	case err == nil || j17.CodeOf(err) != j17.CodeWorkLimit:
@@ -137,7 +137,7 @@ func (t *trial) rowsOf(ctx context.Context, x *index.Definition, ids []string) (
 }
 
 // depends notes what a row of an index was made of.
-func (t *trial) depends(sources []j17.Key) {
+func (t *dryRun) depends(sources []j17.Key) {
 	for _, key := range sources {
 		t.indexed[key]++
 	}

@@ -46,8 +46,10 @@ type Options struct {
 	// CacheBytes bounds the memory for values that are kept; 0 means DefaultCacheBytes.
 	CacheBytes int64
 	// Hold calls f while no spec is deployed to an environment, with the spec that is deployed there and what holds as long as it is: that
-	// of a deploy.Service, which is made after this one.
+	// of the service that deploys, which is made after this one.
 	Hold func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	// SpecPrepared, if not nil, reports whether a spec of an environment waits for its indexes to be built.
+	SpecPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 	// Worker does what goes on in the background.
 	Worker *worker.Kit
 	// Changed, if not nil, is told of environments whose projections or handlers are other ones now: who shows what they yield looks again.
@@ -59,14 +61,15 @@ const DefaultCacheBytes = 64 << 20
 
 // Service answers reads of projections. It is safe for concurrent use.
 type Service struct {
-	store   Storage
-	engine  *engine.Engine
-	indexes *index.Service
-	places  *place.Service
-	clock   clock.Clock
-	logger  *slog.Logger
-	hold    func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
-	changed func(j17.Tenant)
+	store        Storage
+	engine       *engine.Engine
+	indexes      *index.Service
+	places       *place.Service
+	clock        clock.Clock
+	logger       *slog.Logger
+	hold         func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error
+	changed      func(j17.Tenant)
+	specPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 
 	// waiting hands out the definitions that are prepared, adopting has whose turn it is to change the indexes of an environment, specs has
 	// the specs that are prepared.
@@ -89,8 +92,11 @@ type Service struct {
 
 // New returns a service.
 func New(o Options) *Service {
+	if o.SpecPrepared == nil {
+		o.SpecPrepared = func(context.Context, j17.Tenant) (bool, error) { return false, nil }
+	}
 	s := &Service{
-		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, settle: settleTime,
+		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, specPrepared: o.SpecPrepared, settle: settleTime,
 		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)), verifying: newVerifications(),
 	}
 	s.bound(maxStates)

@@ -9,7 +9,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -24,7 +24,7 @@ const maxOvertaken = 100
 var errOvertaken = errors.New("unique: others change who holds values over and over; it is tried again")
 
 // Erase gives back what streams that were rewritten hold, unless the events that they have now have taken it.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	// What is being filled first: a page that was read before is not written any more.
 	for _, key := range []string{deployment, prepared} {
 		if err := s.again(func() error { return s.eraseFilled(ctx, t, key, e.Keys) }); err != nil {

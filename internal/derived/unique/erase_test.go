@@ -12,7 +12,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/derived/unique"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -29,7 +29,7 @@ func (h *house) erase(n int) {
 // told tells the service that the events of a user were replaced.
 func (h *house) told(n int) {
 	h.tb.Helper()
-	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, erasure.Erased{Keys: []j17.Key{{Type: "user", ID: id(n)}}}); err != nil {
+	if err := h.unique.Erase(h.tb.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{{Type: "user", ID: id(n)}}}); err != nil {
 		h.tb.Fatal(err)
 	}
 }

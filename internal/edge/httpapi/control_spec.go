@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
@@ -180,7 +181,7 @@ func (c *call) base() (*string, error) {
 // deployed answers with the outcome of a deployment or of a dry run.
 func (c *call) deployed(w http.ResponseWriter, r deploy.Result) error {
 	c.env = r.Environment
-	warnings, incompatible := deploy.FieldErrors(r.Warnings()), deploy.FieldErrors(r.Breaks())
+	warnings, incompatible := diag.FieldErrors(r.Warnings()), diag.FieldErrors(r.Breaks())
 	if r.Replay != nil {
 		return c.answer(w, http.StatusOK, wire.DryRun{
 			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: changeShapes(r.Changes),

@@ -16,6 +16,7 @@ import (
 	"j17"
 	shapes "j17/internal/base/wire"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/scrub"
@@ -84,7 +85,7 @@ func (p *provided) indexed(o *httpapi.Options) {
 			p.views.Adopted(ctx, t)
 			p.listeners.Adopted(ctx, t)
 		},
-		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (deploy.Readiness, error) {
+		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 			return p.views.Ready(ctx, t, after)
 		},
 	})

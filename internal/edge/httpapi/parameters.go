@@ -14,12 +14,12 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/core/command"
+	"j17/internal/core/trial"
 	"j17/internal/follow/listener"
 	"j17/internal/follow/saga"
 	"j17/internal/follow/schedule"
 	"j17/internal/lang/diag"
 	"j17/internal/plane/control"
-	"j17/internal/plane/deploy"
 )
 
 // kind is what the values of a parameter look like.
@@ -190,7 +190,7 @@ func compared() []parameter {
 func trying() []parameter {
 	return []parameter{
 		{name: "dry_run", kind: flag, about: "Tell what would change, and change nothing."},
-		{name: "aggregates", kind: whole, least: 1, most: deploy.MaxAggregates, about: "How many aggregates a dry run replays; 100 without it."},
+		{name: "aggregates", kind: whole, least: 1, most: trial.MaxAggregates, about: "How many aggregates a dry run replays; 100 without it."},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	shapes "j17/internal/base/wire"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/edge/httpapi"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -23,7 +23,7 @@ type holding func() error
 
 func (holding) Spaces() []store.Declared { return nil }
 
-func (h holding) Erase(context.Context, j17.Tenant, erasure.Erased) error { return h() }
+func (h holding) Erase(context.Context, j17.Tenant, part.Erased) error { return h() }
 
 // TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first, which its followers are
 // told; that its place is let go of after that is no event, and they hear of it all the same.

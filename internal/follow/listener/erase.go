@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -19,7 +19,7 @@ func (s *Service) Spaces() []store.Declared {
 
 // Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams that were
 // rewritten. What came of each try stays.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	// What tries under way come to is decided anew.
 	names, err := s.names(ctx, t)
 	if err != nil {

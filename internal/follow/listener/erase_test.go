@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/follow/listener"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
@@ -51,7 +51,7 @@ func TestErasure(t *testing.T) {
 		}
 
 		// Erase them.
-		erased := erasure.Erased{Keys: []j17.Key{{Type: "order", ID: "a"}, {Type: "order", ID: "b"}}}
+		erased := part.Erased{Keys: []j17.Key{{Type: "order", ID: "a"}, {Type: "order", ID: "b"}}}
 		for _, key := range erased.Keys {
 			gone := []store.Rewritten{{Version: 1, Type: "_was_tombstoned", Data: []byte(`{}`), Metadata: []byte(`{}`)}}
 			if key.ID == "a" {
@@ -107,7 +107,7 @@ func TestAReplayOfWhatWasErased(t *testing.T) {
 		if err := storetest.Erase(t.Context(), h.Store, shop, key, gone); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Erase(t.Context(), shop, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+		if err := s.Erase(t.Context(), shop, part.Erased{Keys: []j17.Key{key}}); err != nil {
 			t.Fatal(err)
 		}
 		h.answer("hook", nil)

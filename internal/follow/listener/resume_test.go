@@ -9,7 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/follow/listener"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
@@ -195,7 +195,7 @@ func TestRetryMeetsAnErasure(t *testing.T) {
 			if err := storetest.Erase(t.Context(), h.Store, shop, key, gone); err != nil {
 				t.Error(err)
 			}
-			if err := s.Erase(t.Context(), shop, erasure.Erased{Keys: []j17.Key{key}}); err != nil {
+			if err := s.Erase(t.Context(), shop, part.Erased{Keys: []j17.Key{key}}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -6,8 +6,8 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
-	"j17/internal/custody/erasure"
 	"j17/internal/storage/store"
 )
 
@@ -20,7 +20,7 @@ const wasErased = "The event that has started the saga was erased."
 
 // Erase ends the sagas that were started by events of streams that were rewritten: they have failed, and nothing of them is undone. They
 // cannot be retried. What is kept of their errors goes.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	for keys := (store.Range{}); ; {
 		items, err := s.store.Scan(ctx, t, rowSpace, keys, entriesPage)

@@ -12,21 +12,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/follow/saga"
 	"j17/internal/storage/store"
 )
 
 // erased tells that the trips of some numbers were erased after all that has happened.
-func (h *house) erased(numbers ...int) erasure.Erased {
+func (h *house) erased(numbers ...int) part.Erased {
 	h.tb.Helper()
 	extent, err := h.store.Extent(h.tb.Context(), prod)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	e := erasure.Erased{Note: extent.Last}
+	e := part.Erased{Note: extent.Last}
 	for _, n := range numbers {
-		e.Keys, e.Ends = append(e.Keys, j17.Key{Type: "trip", ID: id(n)}), append(e.Ends, erasure.End{Own: extent.Last, Others: extent.Last})
+		e.Keys, e.Ends = append(e.Keys, j17.Key{Type: "trip", ID: id(n)}), append(e.Ends, part.End{Own: extent.Last, Others: extent.Last})
 	}
 	return e
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -21,7 +21,7 @@ const erasedPage = 500
 
 // Erase cancels what is to come to streams that were rewritten, and what they had scheduled themselves. The rows of such events, also of
 // those that are long over, lose their data and what their tries have left. What was scheduled after the erasure is left alone.
-func (s *Service) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone := e.Gone()
 	is := func(r *row) bool {
 		own, by := gone[r.by]

@@ -7,25 +7,25 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/store"
 )
 
 // erased tells that streams were erased after all that has happened.
-func (h *house) erased(keys ...string) erasure.Erased {
+func (h *house) erased(keys ...string) part.Erased {
 	h.tb.Helper()
 	extent, err := h.store.Extent(h.tb.Context(), prod)
 	if err != nil {
 		h.tb.Fatal(err)
 	}
-	e := erasure.Erased{Note: extent.Last, TombstoneID: "tmb_test", At: h.clock.Now()}
+	e := part.Erased{Note: extent.Last, TombstoneID: "tmb_test", At: h.clock.Now()}
 	for _, text := range keys {
 		key, ok := j17.ParseKey(text)
 		if !ok {
 			h.tb.Fatal(text)
 		}
-		e.Keys, e.Ends = append(e.Keys, key), append(e.Ends, erasure.End{Own: extent.Last, Others: extent.Last})
+		e.Keys, e.Ends = append(e.Keys, key), append(e.Ends, part.End{Own: extent.Last, Others: extent.Last})
 	}
 	return e
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -242,7 +242,7 @@ func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 func (r *Faults) Spaces() []store.Declared { return nil }
 
 // Erase removes the faults that name one of some streams, by its key or by what it is called besides.
-func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e erasure.Erased) error {
+func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone, err := r.search(ctx, t, e.Keys)
 	if err != nil {
 		return err

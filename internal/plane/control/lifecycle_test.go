@@ -14,7 +14,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/custody/erasure"
+	"j17/internal/core/part"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
 )
@@ -461,7 +461,7 @@ func TestErasedFaults(t *testing.T) {
 	}
 	save()
 	report("4", "ins_a", "/user/alice")
-	e := erasure.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}
+	e := part.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}
 	for range 2 {
 		s.Faults.Names = func(_ context.Context, _ j17.Tenant, key j17.Key) (j17.Names, error) {
 			return j17.Names{Handle: "usr_7kq2", PublicID: "A-7"}, nil
@@ -515,7 +515,7 @@ func TestErasedFaultsThatNobodyHeardOf(t *testing.T) {
 		t.Fatal("it was not stored:", err)
 	}
 	u.on = false
-	if err := r.Faults.Erase(t.Context(), "ins_a/prod", erasure.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}); err != nil {
+	if err := r.Faults.Erase(t.Context(), "ins_a/prod", part.Erased{Keys: []j17.Key{{Type: "user", ID: "alice"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := s.Faults.ByID(t.Context(), "err_1"); j17.CodeOf(err) != j17.CodeNotFound {

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/core/part"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
-	"j17/internal/plane/deploy"
 	"j17/internal/storage/store"
 )
 
@@ -31,8 +31,8 @@ func (f *fixture) has(tb testing.TB, key string) bool {
 
 func TestWhatStandsBesideRefusesASpec(t *testing.T) {
 	f := start(t)
-	f.beside = func(context.Context, j17.Tenant, *spec.Compiled) (deploy.Beside, error) {
-		return deploy.Beside{
+	f.beside = func(context.Context, j17.Tenant, *spec.Compiled) (part.Beside, error) {
+		return part.Beside{
 			Invalid: []string{"kept"}, Found: []diag.Diagnostic{{Severity: diag.Error, Pointer: "/projections/kept", Message: "no such type"}},
 			Sides: []store.Side{put("dropped")},
 		}, nil
@@ -67,15 +67,15 @@ func TestADeploymentThatIsOvertakenLooksAnew(t *testing.T) {
 	f.deploy(t, simple(keep))
 	tenant := j17.TenantOf(f.instance, j17.Prod)
 	asked := 0
-	f.beside = func(ctx context.Context, _ j17.Tenant, _ *spec.Compiled) (deploy.Beside, error) {
+	f.beside = func(ctx context.Context, _ j17.Tenant, _ *spec.Compiled) (part.Beside, error) {
 		if asked++; asked == 1 { // somebody writes it right after it was looked at
 			if err := f.store.Write(ctx, tenant, []store.Side{put("head")}); err != nil {
 				t.Fatal(err)
 			}
-			return deploy.Beside{Sides: []store.Side{put("wrong")}, Fences: []store.Fence{{Space: besideSpace, Key: "head"}}}, nil
+			return part.Beside{Sides: []store.Side{put("wrong")}, Fences: []store.Fence{{Space: besideSpace, Key: "head"}}}, nil
 		}
 		it, err := f.store.Get(ctx, tenant, besideSpace, "head")
-		return deploy.Beside{Sides: []store.Side{put("right")}, Fences: []store.Fence{{Space: besideSpace, Key: "head", Rev: it.Rev}}}, err
+		return part.Beside{Sides: []store.Side{put("right")}, Fences: []store.Fence{{Space: besideSpace, Key: "head", Rev: it.Rev}}}, err
 	}
 	if r := f.deploy(t, simple(`[]`)); !r.Created || asked != 2 {
 		t.Fatal(r, asked)
@@ -85,8 +85,8 @@ func TestADeploymentThatIsOvertakenLooksAnew(t *testing.T) {
 	}
 
 	// What is deployed already can still change what stands beside it.
-	f.beside = func(context.Context, j17.Tenant, *spec.Compiled) (deploy.Beside, error) {
-		return deploy.Beside{Sides: []store.Side{put("again")}}, nil
+	f.beside = func(context.Context, j17.Tenant, *spec.Compiled) (part.Beside, error) {
+		return part.Beside{Sides: []store.Side{put("again")}}, nil
 	}
 	if r := f.deploy(t, simple(`[]`)); r.Created || !f.has(t, "again") {
 		t.Fatal(r)

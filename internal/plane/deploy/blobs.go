@@ -115,7 +115,7 @@ func (s *Service) check(ctx context.Context, e *environment, upload *blob.Upload
 		return loaded, nil
 	}
 	err := j17.Errorf(j17.CodeInvalidBlob, "The spec that is deployed to %s uses the latest version of this blob, and could not use this one. Nothing was stored. 'errors' says where.", e.env.LongName())
-	err.Errors = FieldErrors(wrong)
+	err.Errors = diag.FieldErrors(wrong)
 	return nil, err
 }
 
@@ -140,7 +140,7 @@ func (s *Service) DeleteBlob(ctx context.Context, instance string, env j17.Envir
 	}
 	if inUse := list.All(); len(inUse) > 0 {
 		err := j17.Errorf(j17.CodeBlobInUse, "The spec that is deployed to %s uses this blob, at %s. Deploy a spec that does not, then delete it.", env.LongName(), inUse[0].Pointer)
-		err.Errors = FieldErrors(inUse)
+		err.Errors = diag.FieldErrors(inUse)
 		return err
 	}
 	if err := s.blobs.Delete(ctx, e.tenant, name, version); err != nil {

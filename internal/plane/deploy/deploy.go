@@ -22,6 +22,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/unique"
 	"j17/internal/lang/diag"
@@ -47,12 +48,12 @@ type Options struct {
 	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
 	// Beside, if not nil, tells what a spec would mean for what was deployed beside the one of an environment. It may be asked about
 	// specs that are not deployed after all, and again after others have changed something.
-	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
 	// Try, if not nil, tells what a spec would make of the projections of an environment, with up to so many rows of them.
 	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
 	// Ready, if not nil, begins to build what a spec needs that is not deployed yet, waits a little, and tells how far that is; Unready lets
 	// go of what is built for none that is deployed. Then Store keeps the spec that is prepared, and Worker does it in the background.
-	Ready   func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	Ready   func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error)
 	Unready func(ctx context.Context, t j17.Tenant)
 	Store   store.Sides
 	Worker  *worker.Kit
@@ -63,17 +64,6 @@ type Options struct {
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
 	// on in the background.
 	Settled func(ctx context.Context, t j17.Tenant)
-}
-
-// Beside is what a spec means for the projections that were posted to an environment.
-type Beside struct {
-	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that it declares itself.
-	Invalid, Taken []string
-	// Found has an error for each that is not valid, and a warning for each that is taken over.
-	Found []diag.Diagnostic
-	// Sides become durable together with the spec if Fences hold.
-	Sides  []store.Side
-	Fences []store.Fence
 }
 
 // Service deploys specs to all environments of a server. It is safe for concurrent use; what concerns one environment is
@@ -87,10 +77,10 @@ type Service struct {
 	clock      clock.Clock
 	logger     *slog.Logger
 	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
-	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (Beside, error)
+	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
 	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
 	sides      store.Sides
-	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error)
+	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error)
 	unready    func(ctx context.Context, t j17.Tenant)
 	unique     *unique.Service
 	waiting    *worker.Queue
@@ -130,7 +120,7 @@ func New(o Options) *Service {
 		o.Adopted = func(context.Context, j17.Tenant) {}
 	}
 	if o.Beside == nil {
-		o.Beside = func(context.Context, j17.Tenant, *spec.Compiled) (Beside, error) { return Beside{}, nil }
+		o.Beside = func(context.Context, j17.Tenant, *spec.Compiled) (part.Beside, error) { return part.Beside{}, nil }
 	}
 	if o.Settled == nil {
 		o.Settled = func(context.Context, j17.Tenant) {}
@@ -216,7 +206,7 @@ type Result struct {
 	// Prepared is set where the spec is not deployed yet, but prepared.
 	Prepared *Prepared
 
-	beside Beside
+	beside part.Beside
 }
 
 // Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.

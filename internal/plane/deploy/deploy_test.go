@@ -26,6 +26,7 @@ import (
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/derived/unique"
@@ -52,7 +53,7 @@ type fixture struct {
 	log      *bytes.Buffer
 	instance string
 	// beside, if not nil, and settled are hooks of the service.
-	beside  func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error)
+	beside  func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
 	settled atomic.Int64 // how often it was called
 }
 
@@ -101,15 +102,15 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
 	f.Service = deploy.New(deploy.Options{
 		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
-		Beside: func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (deploy.Beside, error) {
+		Beside: func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 			if f.beside == nil {
-				return deploy.Beside{}, nil
+				return part.Beside{}, nil
 			}
 			return f.beside(ctx, t, after)
 		},
 		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) },
-		Ready: func(context.Context, j17.Tenant, *decider.Decider) (deploy.Readiness, error) {
-			return deploy.Readiness{Done: true}, nil
+		Ready: func(context.Context, j17.Tenant, *decider.Decider) (part.Readiness, error) {
+			return part.Readiness{Done: true}, nil
 		},
 		Unready: func(context.Context, j17.Tenant) {},
 		Store:   f.store, Worker: kit, Unique: f.unique,
@@ -319,7 +320,7 @@ func TestFieldErrors(t *testing.T) {
 		"élan is no type; did you mean \"plan\"?":                      "Élan is no type; did you mean \"plan\"?",
 		"": "",
 	} {
-		if got := deploy.FieldErrors([]diag.Diagnostic{{Message: message, Hint: message}})[0]; got.Message != want || got.Hint != want {
+		if got := diag.FieldErrors([]diag.Diagnostic{{Message: message, Hint: message}})[0]; got.Message != want || got.Hint != want {
 			t.Errorf("%q became %q and the hint %q, want %q", message, got.Message, got.Hint, want)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"j17"
@@ -15,6 +14,7 @@ import (
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/trial"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -22,13 +22,8 @@ import (
 
 // Limits of a dry run and of its report.
 const (
-	// MaxAggregates is the number of aggregates that a dry run replays at most.
-	MaxAggregates = 1000
 	// maxReplayed is the number of events that it replays at most.
 	maxReplayed = 500_000
-	// maxDiffering is how many aggregates with another state it shows, maxChanges how many changes of each.
-	maxDiffering = 100
-	maxChanges   = 20
 	// maxFaults is how many places of the spec it shows whose operations did not fit, maxBeyond how many events that take more
 	// work than they may; after that many it stops, since each of them costs so much.
 	maxFaults = 100
@@ -38,13 +33,11 @@ const (
 	maxRefusals = 100
 	askWork     = 50
 	maxAsking   = 32 * work.Command
-	// maxShown is how many bytes of JSON it shows of a value.
-	maxShown = 512
 )
 
-// trial is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of the other one say to
+// dryRun is a dry run: the states of aggregates under the deployed spec and under another one, and what the guards of the other one say to
 // what has happened.
-type trial struct {
+type dryRun struct {
 	*Service
 	tenant        j17.Tenant
 	before, after deployed
@@ -62,14 +55,14 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 	if before.compiled == nil {
 		return r, nil
 	}
-	d := &trial{Service: s, tenant: t, before: before, after: after, report: r, budget: work.New(ctx, work.Command)}
+	d := &dryRun{Service: s, tenant: t, before: before, after: after, report: r, budget: work.New(ctx, work.Command)}
 	d.guard(changes)
 	for _, typ := range slices.Sorted(maps.Keys(before.compiled.Types)) {
 		if after.compiled.Types[typ] != nil && (d.folds(typ) || d.guarded[typ] != nil) {
 			r.Types = append(r.Types, typ)
 		}
 	}
-	left := min(most, MaxAggregates)
+	left := min(most, trial.MaxAggregates)
 	for i, typ := range r.Types {
 		// What one type does not use of its share goes to those after it.
 		share := left / (len(r.Types) - i)
@@ -89,13 +82,13 @@ func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deploy
 }
 
 // folds reports whether the states of an aggregate type may be others under the new spec.
-func (d *trial) folds(typ string) bool {
+func (d *dryRun) folds(typ string) bool {
 	was, is := d.before.compiled.Types[typ], d.after.compiled.Types[typ]
 	return was.Fingerprint != is.Fingerprint || !sameCode(was, is, d.before.code.functions, d.after.code.functions)
 }
 
 // guard finds the event types that are defined otherwise and have guards.
-func (d *trial) guard(changes []spec.Change) {
+func (d *dryRun) guard(changes []spec.Change) {
 	d.guarded = map[string]map[string]*spec.EventType{}
 	for i := range changes {
 		typ, name, _ := strings.Cut(changes[i].Name, ".")
@@ -124,7 +117,7 @@ func (d *trial) guard(changes []spec.Change) {
 }
 
 // one compares the states of one aggregate.
-func (d *trial) one(ctx context.Context, key j17.Key) error {
+func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 	// What is replayed altogether is bounded, and the answer says that it is not complete.
 	r := d.report
 	length, err := d.engine.Length(ctx, d.tenant, key.Type, key.ID)
@@ -161,15 +154,15 @@ func (d *trial) one(ctx context.Context, key j17.Key) error {
 	case err != nil && !failed:
 		return err
 	case failed && folds:
-		Fail(&r.Replay, difference, why)
+		trial.Fail(&r.Replay, difference, why)
 	case folds:
-		Compare(&r.Replay, difference, was, is)
+		trial.Compare(&r.Replay, difference, was, is)
 	}
 	return nil
 }
 
 // ask notes what the guards say to an event that has happened.
-func (d *trial) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
+func (d *dryRun) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
 	typ, _, _ := strings.Cut(ev.Key, ":")
 	et := d.guarded[typ][ev.Type]
 	if et == nil {
@@ -188,32 +181,10 @@ func (d *trial) ask(id j17.StreamID, ev *tick.Event, state value.Value) error {
 	}
 	if r.Refused++; len(r.Refusals) < maxRefusals {
 		r.Refusals = append(r.Refusals, wire.ReplayRefusal{
-			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer), Message: beginning(message),
+			StreamID: id.String(), Key: ev.Key, Type: ev.Type, Pointer: string(guard.Pointer), Message: trial.Beginning(message),
 		})
 	}
 	return nil
-}
-
-// Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
-func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
-	changes := compare(was, is)
-	if len(changes) == 0 {
-		return
-	}
-	r.Changed++
-	if len(changes) > maxChanges {
-		d.More = len(changes) - maxChanges
-		changes = changes[:maxChanges]
-	}
-	d.Changes = changes
-	show(r, d)
-}
-
-// Fail adds to a report why an aggregate has no value any more.
-func Fail(r *wire.Replay, d wire.StateDifference, why string) {
-	r.Failed++
-	d.Error = why
-	show(r, d)
 }
 
 // told collects what the replay of an aggregate tells.
@@ -225,7 +196,7 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 				r.Faults[i].Times++
 			} else if len(r.Faults) < maxFaults {
 				r.Faults = append(r.Faults, wire.ReplayFault{
-					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: beginning(d.Message), Times: 1,
+					Pointer: string(d.Pointer), Line: d.Line, Column: d.Column, Message: trial.Beginning(d.Message), Times: 1,
 					ReplayedEvent: wire.ReplayedEvent{Key: key.String(), Length: length, EventType: eventType},
 				})
 			} else {
@@ -238,12 +209,6 @@ func told(r *wire.Replay, key j17.Key) engine.Replayed {
 			}
 			return len(r.Beyond) < maxBeyond
 		},
-	}
-}
-
-func show(r *wire.Replay, d wire.StateDifference) {
-	if len(r.Differences) < maxDiffering {
-		r.Differences = append(r.Differences, d)
 	}
 }
 
@@ -272,72 +237,4 @@ func sameCode(was, is *spec.AggregateType, before, after decider.Functions) bool
 		}
 	}
 	return true
-}
-
-// compare lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
-// index.
-func compare(was, is value.Value) []wire.ValueChange {
-	var c comparison
-	c.values("", was, is)
-	return c
-}
-
-type comparison []wire.ValueChange
-
-func (c *comparison) values(at string, was, is value.Value) {
-	switch {
-	case value.Equal(was, is):
-	case was.Kind() == value.Object && is.Kind() == value.Object:
-		// By name: what both have or one has lost, then what is new.
-		for _, m := range was.Members() {
-			c.values(at+"/"+escape(m.Key), m.Value, is.Get(m.Key))
-		}
-		for _, m := range is.Members() {
-			if was.Get(m.Key).IsMissing() {
-				c.values(at+"/"+escape(m.Key), value.Value{}, m.Value)
-			}
-		}
-	case was.Kind() == value.Array && is.Kind() == value.Array:
-		// By place.
-		for i := range max(was.Len(), is.Len()) {
-			a, b := value.Value{}, value.Value{}
-			if i < was.Len() {
-				a = was.Index(i)
-			}
-			if i < is.Len() {
-				b = is.Index(i)
-			}
-			c.values(at+"/"+strconv.Itoa(i), a, b)
-		}
-	default:
-		// Anything else is one change.
-		change := wire.ValueChange{Pointer: at, Change: string(spec.Changed), Before: shown(was), After: shown(is)}
-		switch {
-		case was.IsMissing():
-			change.Change = string(spec.Added)
-		case is.IsMissing():
-			change.Change = string(spec.Removed)
-		}
-		*c = append(*c, change)
-	}
-}
-
-func escape(key string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
-}
-
-// shown is the start of a value's JSON text.
-func shown(v value.Value) string {
-	if v.IsMissing() {
-		return ""
-	}
-	return beginning(string(v.AppendJSON(nil)))
-}
-
-// beginning is the start of a text.
-func beginning(text string) string {
-	if len(text) <= maxShown {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxShown], "") + "..."
 }

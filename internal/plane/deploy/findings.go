@@ -4,43 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"j17"
 	"j17/internal/lang/diag"
 )
 
-// FieldErrors returns findings in the form of the API.
-func FieldErrors(found []diag.Diagnostic) []j17.FieldError {
-	all := make([]j17.FieldError, 0, len(found))
-	for _, d := range found {
-		all = append(all, j17.FieldError{Pointer: string(d.Pointer), Message: sentence(d.Message), Hint: sentence(d.Hint), Line: d.Line, Column: d.Column})
-	}
-	return all
-}
-
-// sentence gives a finding's text, which begins in lower case and has no full stop, the form of a sentence. A name of the spec that
-// it begins with, such as agent_types, stays as it is written.
-func sentence(s string) string {
-	if s == "" {
-		return ""
-	}
-	if word, _, _ := strings.Cut(s, " "); !strings.Contains(word, "_") {
-		first, size := utf8.DecodeRuneInString(s)
-		s = string(unicode.ToUpper(first)) + s[size:]
-	}
-	if strings.ContainsRune(".?!", rune(s[len(s)-1])) {
-		return s
-	}
-	return s + "."
-}
-
 // invalid returns the error for a spec that has errors among its findings.
 func invalid(found []diag.Diagnostic) *j17.Error {
 	wrong := errorsOf(found)
 	e := j17.Errorf(j17.CodeInvalidSpec, "The spec has %s and was not deployed. Correct what 'errors' lists.", j17.Count(len(wrong), "error"))
-	e.Errors = FieldErrors(wrong)
+	e.Errors = diag.FieldErrors(wrong)
 	return e
 }
 
@@ -59,7 +32,7 @@ func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment)
 		way = "Change what 'errors' lists, or deploy with \"force\": true, which removes such projections."
 	}
 	e := j17.Errorf(j17.CodeIncompatibleSpec, "%s %s", strings.Join(say, " "), way)
-	e.Errors = FieldErrors(wrong)
+	e.Errors = diag.FieldErrors(wrong)
 	return e
 }
 
@@ -67,7 +40,7 @@ func incompatible(found []diag.Diagnostic, posted []string, env j17.Environment)
 func sharedValues(found []diag.Diagnostic, env j17.Environment) *j17.Error {
 	e := j17.Errorf(j17.CodeIncompatibleSpec, "In %s there are values that would have to be unique and are not: %s. Change what 'errors' lists, or deploy with \"force\": true: then the first of such aggregates has the value.",
 		env.LongName(), found[0].Message)
-	e.Errors = FieldErrors(found)
+	e.Errors = diag.FieldErrors(found)
 	return e
 }
 

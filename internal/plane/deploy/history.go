@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 )
@@ -104,7 +105,7 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 		return Difference{}, err
 	}
 	d.Changes = append(d.Changes, spec.Diff(before, after)...)
-	d.Incompatible = FieldErrors(errorsOf(spec.Compare(before, after)))
+	d.Incompatible = diag.FieldErrors(errorsOf(spec.Compare(before, after)))
 	return d, nil
 }
 

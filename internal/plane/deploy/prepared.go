@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -40,18 +41,9 @@ const (
 	preparedAtOnce = 4
 )
 
-// Readiness tells how far what a spec needs is built.
-type Readiness struct {
-	Done bool
-	// Failed says why it cannot be built.
-	Failed string
-	// Built of Total streams are done; Total is 0 until they are counted.
-	Built, Total uint64
-}
-
 // Prepared is a spec that is deployed once what it needs is built.
 type Prepared struct {
-	Readiness
+	part.Readiness
 
 	Hash        string
 	RequestedAt time.Time
@@ -70,7 +62,7 @@ type preparedSpec struct {
 	Actor       control.Actor       `json:"actor"`
 	RequestID   string              `json:"request_id,omitempty"`
 	RequestedAt time.Time           `json:"requested_at"`
-	Readiness   Readiness           `json:"readiness"`
+	Readiness   part.Readiness      `json:"readiness"`
 }
 
 // shown is what people see of it.
@@ -301,7 +293,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 		if refused.Code == j17.CodePreconditionFailed {
 			refused = j17.Errorf(refused.Code, "Another spec has been deployed meanwhile than the one that it was compared with.")
 		}
-		p.Readiness, due, err = Readiness{Failed: refused.Message}, time.Time{}, nil
+		p.Readiness, due, err = part.Readiness{Failed: refused.Message}, time.Time{}, nil
 	} else if p.Readiness.Failed != "" {
 		due = time.Time{}
 	}
@@ -322,26 +314,26 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 }
 
 // readiness tells how far what a request needs is built. It is refused where a deployment would be.
-func (s *Service) readiness(ctx context.Context, r Request) (Readiness, error) {
+func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, error) {
 	e, err := s.environment(r.Instance, r.Environment)
 	if err != nil {
-		return Readiness{}, err
+		return part.Readiness{}, err
 	}
 	compiled, found := spec.Compile(r.Source)
 	if compiled == nil {
-		return Readiness{}, invalid(found)
+		return part.Readiness{}, invalid(found)
 	}
 	e.mu.Lock()
 	_, loaded, err := s.prepare(ctx, e, r, compiled, found)
 	e.mu.Unlock()
 	if err != nil {
-		return Readiness{}, err
+		return part.Readiness{}, err
 	}
 	return s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions))
 }
 
 // allReady begins to build what a spec needs, indexes and unique sets, and tells how far both are.
-func (s *Service) allReady(ctx context.Context, t j17.Tenant, after *decider.Decider) (Readiness, error) {
+func (s *Service) allReady(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
 	r, err := s.ready(ctx, t, after)
 	if err != nil || s.unique == nil || r.Failed != "" {
 		return r, err

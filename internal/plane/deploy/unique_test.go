@@ -11,6 +11,7 @@ import (
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/lang/diag"
 	"j17/internal/plane/deploy"
 )
 
@@ -61,7 +62,7 @@ func TestUniqueSets(t *testing.T) {
 	r = f.request(titles)
 	r.Force = true
 	result, err := f.Deploy(t.Context(), r)
-	if err != nil || !result.Spec.Forced || !slices.ContainsFunc(deploy.FieldErrors(result.Breaks()), func(e j17.FieldError) bool { return strings.Contains(e.Message, pair) }) {
+	if err != nil || !result.Spec.Forced || !slices.ContainsFunc(diag.FieldErrors(result.Breaks()), func(e j17.FieldError) bool { return strings.Contains(e.Message, pair) }) {
 		t.Fatalf("by force: %+v, %v", result, err)
 	}
 	body, err := value.ParseString(`{"data":{"title":"same"},"metadata":{"actor":{"type":"user","id":"global"}}}`)
