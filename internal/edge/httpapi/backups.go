@@ -21,10 +21,20 @@ import (
 func backupRows() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
-		{0, get, "backups", operator, inspect, "", paged(), (*call).listBackups},
-		{0, post, "backups", operator, operate, "backup.create", nil, (*call).createBackup},
-		{0, get, "backups/{backup}", operator, inspect, "", nil, (*call).getBackup},
-		{0, http.MethodDelete, "backups/{backup}", operator, operate, "backup.delete", nil, (*call).deleteBackup},
+		{0, get, "backups", operator, inspect, "", (*call).listBackups, operation{
+			id: "listBackups", about: "The backups of the environment, the newest first", query: paged(),
+			gives: rows{"backups", wire.Backup{}},
+		}},
+		{0, post, "backups", operator, operate, "backup.create", (*call).createBackup, operation{
+			id: "createBackup", about: "Make a backup of the environment", body: wire.NewBackup{}, optional: true,
+			accepted: wire.BackupShown{},
+		}},
+		{0, get, "backups/{backup}", operator, inspect, "", (*call).getBackup, operation{
+			id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{},
+		}},
+		{0, remove, "backups/{backup}", operator, operate, "backup.delete", (*call).deleteBackup, operation{
+			id: "deleteBackup", about: "Remove a backup, or cancel it",
+		}},
 	}
 }
 
@@ -33,14 +43,36 @@ func backupRoutes() []route {
 	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer}, need{control.RightOperate, instance}
 	const settings = "/api/instances/{id}/backup_settings"
 	return []route{
-		{controlSite, get, "/api/backups", operator, inspect, "", paged(), (*call).listBackups},
-		{controlSite, post, "/api/backups", operator, server, "backup.create", nil, (*call).createBackup},
-		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", nil, (*call).getBackup},
-		{controlSite, http.MethodDelete, "/api/backups/{backup}", operator, server, "backup.delete", nil, (*call).deleteBackup},
-		{controlSite, get, "/api/backup_settings", operator, server, "", nil, (*call).getBackupSettings},
-		{controlSite, http.MethodPut, "/api/backup_settings", operator, server, "backup_settings.change", tryingPlace(), (*call).changeBackupSettings},
-		{controlSite, get, settings, operator, one, "", nil, onWorker("backup_settings", (*call).getBackupSettings)},
-		{controlSite, http.MethodPut, settings, operator, one, "backup_settings.change", tryingPlace(), onWorker("backup_settings", (*call).changeBackupSettings)},
+		{controlSite, get, "/api/backups", operator, inspect, "", (*call).listBackups, operation{
+			id: "listServerBackups", about: "The backups of the whole server, the newest first", query: paged(),
+			gives: rows{"backups", wire.Backup{}},
+		}},
+		{controlSite, post, "/api/backups", operator, server, "backup.create", (*call).createBackup, operation{
+			id: "createServerBackup", about: "Make a backup of the whole server", body: wire.NewBackup{},
+			optional: true, accepted: wire.BackupShown{},
+		}},
+		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", (*call).getBackup, operation{
+			id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{},
+		}},
+		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", (*call).deleteBackup, operation{
+			id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it",
+		}},
+		{controlSite, get, "/api/backup_settings", operator, server, "", (*call).getBackupSettings, operation{
+			id: "getServerBackupSettings", about: "How backups of the whole server are made and kept",
+			gives: wire.BackupSettingsShown{},
+		}},
+		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", (*call).changeBackupSettings, operation{
+			id: "changeServerBackupSettings", about: "Change how backups of the whole server are made and kept",
+			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+		}},
+		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", (*call).getBackupSettings), operation{
+			id: "getBackupSettings", about: "How backups of an instance are made and kept",
+			gives: wire.BackupSettingsShown{},
+		}},
+		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", (*call).changeBackupSettings), operation{
+			id: "changeBackupSettings", about: "Change how backups of an instance are made and kept",
+			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+		}},
 	}
 }
 

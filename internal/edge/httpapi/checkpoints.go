@@ -14,38 +14,53 @@ func checkpointRows() []route {
 	inspect, operate, audit := need{control.RightInspect, instance}, need{control.RightOperate, instance}, need{control.RightAudit, instance}
 	return []route{
 		// Of states.
-		{0, get, "checkpoints", operator, inspect, "", paged(), (*call).listCheckpoints},
-		{0, post, "checkpoints", operator, operate, "checkpoint.create", nil, (*call).createCheckpoint},
-		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", nil, (*call).getCheckpoint},
-		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", nil, (*call).restoreCheckpoint},
-		{0, http.MethodDelete, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", nil, (*call).deleteCheckpoint},
+		{0, get, "checkpoints", operator, inspect, "", (*call).listCheckpoints, operation{
+			id: "listCheckpoints", about: "The checkpoints of states, the newest first", query: paged(),
+			gives: rows{"checkpoints", wire.Checkpoint{}},
+		}},
+		{0, post, "checkpoints", operator, operate, "checkpoint.create", (*call).createCheckpoint, operation{
+			id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment",
+			body: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true,
+			accepted: wire.CheckpointMade{},
+		}},
+		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", (*call).getCheckpoint, operation{
+			id: "getCheckpoint", about: "A checkpoint of states", gives: wire.CheckpointMade{},
+		}},
+		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", (*call).restoreCheckpoint, operation{
+			id: "restoreCheckpoint", about: "Make the states of a checkpoint a base for replays", body: struct{}{},
+			optional: true, gives: wire.CheckpointRestored{},
+		}},
+		{0, remove, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", (*call).deleteCheckpoint, operation{
+			id: "deleteCheckpoint", about: "Delete a checkpoint of states, or cancel one that is being made",
+			gives: wire.CheckpointMade{},
+		}},
 
 		// Of logs.
-		{0, get, "root-checkpoints", operator, audit, "", paged(), (*call).listRootCheckpoints},
-		{0, post, "root-checkpoints", operator, operate, "root_checkpoint.create", nil, (*call).createRootCheckpoint},
-		{0, get, "root-checkpoints/latest", operator, audit, "", nil, (*call).latestRootCheckpoint},
-		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", nil, (*call).getRootCheckpoint},
-		{0, http.MethodDelete, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", nil, (*call).deleteRootCheckpoint},
-		{0, get, "root-checkpoint-settings", operator, audit, "", nil, (*call).getRootCheckpointSettings},
-		{0, http.MethodPut, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", nil, (*call).setRootCheckpointSettings},
-	}
-}
-
-// checkpointOperations describes them.
-func checkpointOperations() map[string]operation {
-	return map[string]operation{
-		"GET checkpoints":                       {id: "listCheckpoints", about: "The checkpoints of states, the newest first", gives: rows{"checkpoints", wire.Checkpoint{}}},
-		"POST checkpoints":                      {id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment", takes: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true, accepted: wire.CheckpointMade{}},
-		"GET checkpoints/{checkpoint}":          {id: "getCheckpoint", about: "A checkpoint of states", gives: wire.CheckpointMade{}},
-		"POST checkpoints/{checkpoint}/restore": {id: "restoreCheckpoint", about: "Make the states of a checkpoint a base for replays", takes: struct{}{}, optional: true, gives: wire.CheckpointRestored{}},
-		"DELETE checkpoints/{checkpoint}":       {id: "deleteCheckpoint", about: "Delete a checkpoint of states, or cancel one that is being made", gives: wire.CheckpointMade{}},
-		"GET root-checkpoints":                  {id: "listRootCheckpoints", about: "The roots of the log that were noted, the newest first", gives: rows{"root_checkpoints", wire.RootCheckpoint{}}},
-		"POST root-checkpoints":                 {id: "createRootCheckpoint", about: "Note the root of the log", takes: wire.NewRootCheckpoint{}, optional: true, gives: wire.RootCheckpointMade{}, made: true},
-		"GET root-checkpoints/latest":           {id: "getLatestRootCheckpoint", about: "The root that was noted last", gives: wire.RootCheckpointMade{}},
-		"GET root-checkpoints/{checkpoint}":     {id: "getRootCheckpoint", about: "A root that was noted", gives: wire.RootCheckpointMade{}},
-		"DELETE root-checkpoints/{checkpoint}":  {id: "deleteRootCheckpoint", about: "Delete a root that was noted", gives: wire.RootCheckpointMade{}},
-		"GET root-checkpoint-settings":          {id: "getRootCheckpointSettings", about: "When roots are noted by themselves", gives: wire.RootCheckpointSettingsShown{}},
-		"PUT root-checkpoint-settings":          {id: "setRootCheckpointSettings", about: "Change when roots are noted by themselves", takes: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{}},
+		{0, get, "root-checkpoints", operator, audit, "", (*call).listRootCheckpoints, operation{
+			id: "listRootCheckpoints", about: "The roots of the log that were noted, the newest first", query: paged(),
+			gives: rows{"root_checkpoints", wire.RootCheckpoint{}},
+		}},
+		{0, post, "root-checkpoints", operator, operate, "root_checkpoint.create", (*call).createRootCheckpoint, operation{
+			id: "createRootCheckpoint", about: "Note the root of the log", body: wire.NewRootCheckpoint{},
+			optional: true, gives: wire.RootCheckpointMade{}, made: true,
+		}},
+		{0, get, "root-checkpoints/latest", operator, audit, "", (*call).latestRootCheckpoint, operation{
+			id: "getLatestRootCheckpoint", about: "The root that was noted last", gives: wire.RootCheckpointMade{},
+		}},
+		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", (*call).getRootCheckpoint, operation{
+			id: "getRootCheckpoint", about: "A root that was noted", gives: wire.RootCheckpointMade{},
+		}},
+		{0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", (*call).deleteRootCheckpoint, operation{
+			id: "deleteRootCheckpoint", about: "Delete a root that was noted", gives: wire.RootCheckpointMade{},
+		}},
+		{0, get, "root-checkpoint-settings", operator, audit, "", (*call).getRootCheckpointSettings, operation{
+			id: "getRootCheckpointSettings", about: "When roots are noted by themselves",
+			gives: wire.RootCheckpointSettingsShown{},
+		}},
+		{0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", (*call).setRootCheckpointSettings, operation{
+			id: "setRootCheckpointSettings", about: "Change when roots are noted by themselves",
+			body: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{},
+		}},
 	}
 }
 

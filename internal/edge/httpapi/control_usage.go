@@ -4,9 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"j17/internal/base/wire"
-
 	"j17"
+	"j17/internal/base/wire"
 )
 
 // count counts a request that an API key has let in. What only tries a write is a read.

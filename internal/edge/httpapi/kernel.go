@@ -42,7 +42,7 @@ func (a *API) router(s site) *router {
 			rt.own[r.pattern] = append(rt.own[r.pattern], r.method)
 		}
 	}
-	nothing := route{pattern: "unmatched", access: open, takes: anything(), handle: rt.unmatched}
+	nothing := route{pattern: "unmatched", access: open, operation: operation{query: anything()}, handle: rt.unmatched}
 	if s == internalSite {
 		nothing.access = free
 	}
@@ -166,7 +166,7 @@ func (a *API) serve(r route) http.HandlerFunc {
 
 		err := c.entitled(&r)
 		if err == nil {
-			err = c.readParameters(r.takes)
+			err = c.readParameters(r.query)
 		}
 		if err == nil {
 			err = r.handle(c, w)

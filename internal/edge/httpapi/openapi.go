@@ -65,7 +65,7 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 		sites, info.Title = internalSite, "j17: the internal listener"
 	}
 	b := openapi.New(info)
-	w := &describer{b: b, table: operations()}
+	w := &describer{b: b}
 	if d == InstanceDocument && of.Spec != nil {
 		w.spec, w.projections = of.Spec, of.Projections
 		w.schemas()
@@ -83,23 +83,10 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 
 // describer adds rows of the table of routes to a document.
 type describer struct {
-	b     *openapi.Builder
-	table map[string]operation
-	spec  *spec.Compiled
+	b    *openapi.Builder
+	spec *spec.Compiled
 	// projections are those of the spec, and those that were posted beside it.
 	projections map[string]*spec.Projection
-}
-
-// operation finds how a row is described.
-func (w *describer) operation(r *route) (operation, bool) {
-	pattern := r.pattern
-	for _, mount := range []string{adminPrefix, "/api/instances/{instance_}/ops/{env_}/", "/internal/instances/{instance_}/{env_}/"} {
-		if rest, ok := strings.CutPrefix(pattern, mount); ok {
-			pattern = rest
-		}
-	}
-	op, ok := w.table[r.method+" "+pattern]
-	return op, ok
 }
 
 // pathOf is the path of a pattern in a document.
@@ -109,18 +96,16 @@ func pathOf(pattern string) string {
 
 // add adds a row, for a row of the aggregates of a spec once for each type, and once for each event type.
 func (w *describer) add(r *route) {
-	op, _ := w.operation(r)
-
 	// A row of projections is there for each of them.
 	if w.spec != nil && r.sites&viewSite != 0 && len(w.projections) <= maxOwnViews {
-		w.views(r, op)
+		w.views(r)
 		return
 	}
 
 	// What is no row of aggregates, or the same for all of them, is there once.
 	path := pathOf(r.pattern)
-	if w.spec == nil || r.sites&dataSite == 0 || op.alike || !strings.HasPrefix(path, "/{type}") {
-		w.b.Add(w.describe(r, op, nil), "")
+	if w.spec == nil || r.sites&dataSite == 0 || r.alike || !strings.HasPrefix(path, "/{type}") {
+		w.b.Add(w.describe(r, nil), "")
 		return
 	}
 
@@ -130,17 +115,17 @@ func (w *describer) add(r *route) {
 		events += len(t.Events)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.spec.Types)) {
-		if op.places != "" && !w.spec.Types[name].HasPlaces(op.places) {
+		if r.places != "" && !w.spec.Types[name].HasPlaces(r.places) {
 			continue
 		}
-		of := op
-		if list, ok := op.gives.(either); ok && reflect.TypeOf(list.other) == reflect.TypeFor[wire.Singleton]() {
+		of := *r
+		if list, ok := r.gives.(either); ok && reflect.TypeOf(list.other) == reflect.TypeFor[wire.Singleton]() {
 			of.gives = list.one // a name that is a type's is no singleton's
 		}
-		described := w.describe(r, of, w.state(name))
-		described.ID, described.Path, described.Tag = op.id+"."+name, strings.Replace(path, "{type}", name, 1), name
+		described := w.describe(&of, w.state(name))
+		described.ID, described.Path, described.Tag = r.id+"."+name, strings.Replace(path, "{type}", name, 1), name
 		if !strings.HasSuffix(path, "/{event}") || events > maxOwnEvents {
-			w.b.Add(described, op.id)
+			w.b.Add(described, r.id)
 			continue
 		}
 		for _, event := range slices.Sorted(maps.Keys(w.spec.Types[name].Events)) {
@@ -156,46 +141,46 @@ func (w *describer) add(r *route) {
 					"conditions": w.b.Schema(reflect.TypeFor[[]wire.Condition]()),
 				},
 			}}
-			w.b.Add(one, op.id)
+			w.b.Add(one, r.id)
 		}
 	}
 }
 
 // describe returns what a row says. The data in its answers have a schema of their own, unless that is nil.
-func (w *describer) describe(r *route, op operation, of *data) openapi.Operation {
+func (w *describer) describe(r *route, of *data) openapi.Operation {
 	described := openapi.Operation{
-		ID: op.id, Method: r.method, Path: pathOf(r.pattern), Tag: tagOf(r.pattern),
-		About: op.about, Security: security(r.access), Parameters: parametersOf(r, op), Optional: op.optional,
+		ID: r.id, Method: r.method, Path: pathOf(r.pattern), Tag: tagOf(r.pattern),
+		About: r.about, Security: security(r.access), Parameters: parametersOf(r), Optional: r.optional,
 	}
 	ownEvent := w.spec != nil && strings.HasSuffix(r.pattern, "/{event}")
-	if op.takes != nil && !ownEvent {
-		described.Body = new(w.content(op.takes, false, nil))
+	if r.body != nil && !ownEvent {
+		described.Body = new(w.content(r.body, false, nil))
 	}
-	headers := headersOf(r, op)
+	headers := headersOf(r)
 	answer := func(status int, about string, content openapi.Content) {
 		described.Answers = append(described.Answers, openapi.Answer{Status: status, About: about, Content: content, Headers: headers})
 	}
-	if op.gives != nil || op.accepted == nil {
+	if r.gives != nil || r.accepted == nil {
 		status, about := http.StatusOK, "OK"
 		switch {
-		case op.anew != nil:
+		case r.anew != nil:
 			about = "OK; nothing is new."
-		case op.made:
+		case r.made:
 			status, about = http.StatusCreated, "Created"
 		}
-		if op.tried != nil {
-			described.Trial = w.b.Schema(reflect.TypeOf(op.tried))
-			about = "Created. With dry_run=true the status is 200 and the body, beside \"ok\", a " + reflect.TypeOf(op.tried).Name() + "; nothing is written."
+		if r.tried != nil {
+			described.Trial = w.b.Schema(reflect.TypeOf(r.tried))
+			about = "Created. With dry_run=true the status is 200 and the body, beside \"ok\", a " + reflect.TypeOf(r.tried).Name() + "; nothing is written."
 		}
-		answer(status, about, w.content(op.gives, true, of))
+		answer(status, about, w.content(r.gives, true, of))
 	}
-	if op.anew != nil {
-		answer(http.StatusCreated, "Created", w.content(op.anew, true, nil))
+	if r.anew != nil {
+		answer(http.StatusCreated, "Created", w.content(r.anew, true, nil))
 	}
-	if op.accepted != nil {
-		answer(http.StatusAccepted, "Accepted: it is done in the background.", w.content(op.accepted, true, nil))
+	if r.accepted != nil {
+		answer(http.StatusAccepted, "Accepted: it is done in the background.", w.content(r.accepted, true, nil))
 	}
-	if hasTag(r, op) {
+	if r.hasTag() {
 		answer(http.StatusNotModified, "What the client has is current.", nil)
 	}
 	return described
@@ -346,11 +331,11 @@ func security(a access) []string {
 }
 
 // streams reports whether the answer has no end.
-func (op operation) streams() bool { return op.gives == any(file{typeStream}) }
+func (op *operation) streams() bool { return op.gives == any(file{typeStream}) }
 
-// hasTag reports whether the answer to a route has an entity tag, so that whoever has it already is told so.
-func hasTag(r *route, op operation) bool {
-	return op.tagged || r.access == read && r.method == get && !op.streams()
+// hasTag reports whether the answer has an entity tag, so that a client that has it already is told so.
+func (r *route) hasTag() bool {
+	return r.tagged || r.access == read && r.method == get && !r.streams()
 }
 
 // areaSchema is the schema of an area in the form of GeoJSON.
@@ -372,15 +357,15 @@ func areaSchema() map[string]any {
 }
 
 // headersOf are the headers that the answer to a route may have beside those of all answers.
-func headersOf(r *route, op operation) map[string]openapi.Header {
-	all := maps.Clone(op.headers)
+func headersOf(r *route) map[string]openapi.Header {
+	all := maps.Clone(r.headers)
 	if all == nil {
 		all = map[string]openapi.Header{}
 	}
-	if hasTag(r, op) {
+	if r.hasTag() {
 		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
 	}
-	if op.streams() {
+	if r.streams() {
 		all["X-Accel-Buffering"] = openapi.Header{About: "no: it tells proxies to pass events on as they come."}
 	}
 	if r.access == write {
@@ -412,19 +397,11 @@ func headersOfProblems() map[string]openapi.Header {
 	}
 }
 
-// contentHeaders are those of the content of a file.
-func contentHeaders() map[string]openapi.Header {
-	return map[string]openapi.Header{
-		headerBlobVersion:     {About: "The version of the file.", Schema: map[string]any{"type": "integer"}},
-		"Content-Disposition": {About: "attachment, and the name of the file."},
-	}
-}
-
 // parametersOf are the parameters of a route in the query and in headers.
-func parametersOf(r *route, op operation) []openapi.Parameter {
+func parametersOf(r *route) []openapi.Parameter {
 	var all []openapi.Parameter
-	for i := range r.takes {
-		if p := &r.takes[i]; p.kind != ignored && p.kind != further {
+	for i := range r.query {
+		if p := &r.query[i]; p.kind != ignored && p.kind != further {
 			all = append(all, openapi.Parameter{Name: p.name, In: "query", About: p.about, Schema: p.schema()})
 		}
 	}
@@ -434,11 +411,11 @@ func parametersOf(r *route, op operation) []openapi.Parameter {
 	}
 	switch r.access {
 	case read:
-		if op.streams() {
+		if r.streams() {
 			header("Last-Event-ID", "The id of the last event that the client has: the stream goes on after it.")
 			break
 		}
-		if hasTag(r, op) {
+		if r.hasTag() {
 			header("If-None-Match", "Entity tags that the client has.")
 		}
 	case write:

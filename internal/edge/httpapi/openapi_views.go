@@ -14,13 +14,13 @@ import (
 const maxOwnViews = 200
 
 // views adds a row of projections for each projection that it is about, with the parameters that this one takes.
-func (w *describer) views(r *route, op operation) {
+func (w *describer) views(r *route) {
 	for _, name := range slices.Sorted(maps.Keys(w.projections)) {
 		p := w.projections[name]
 		ofID := strings.Contains(r.pattern, "/{id}")
 		listed := !ofID && p.IsNamed()
-		one := op
-		if of, ok := op.gives.(either); ok && listed {
+		one := *r
+		if of, ok := r.gives.(either); ok && listed {
 			one.gives = of.one
 		} else if ok {
 			one.gives = of.other
@@ -31,8 +31,8 @@ func (w *describer) views(r *route, op operation) {
 		case ofID && !p.Keyed() && p.OnlyParam() == nil, !ofID && !listed && p.Keyed():
 			continue // what it is asked for with stands elsewhere
 		}
-		of := w.describe(r, one, w.result(name))
-		of.ID, of.Path = op.id+"."+name, strings.Replace(of.Path, "{name}", name, 1)
+		of := w.describe(&one, w.result(name))
+		of.ID, of.Path = r.id+"."+name, strings.Replace(of.Path, "{name}", name, 1)
 
 		// Parameters of ours that this projection does not take are left out, and its own are added.
 		of.Parameters = slices.DeleteFunc(of.Parameters, func(given openapi.Parameter) bool {
@@ -51,7 +51,7 @@ func (w *describer) views(r *route, op operation) {
 				})
 			}
 		}
-		w.b.Add(of, op.id)
+		w.b.Add(of, r.id)
 	}
 }
 

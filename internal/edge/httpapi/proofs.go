@@ -19,14 +19,36 @@ import (
 // proofRoutes prove that events are those that were stored.
 func proofRoutes() []route {
 	return []route{
-		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", nil, (*call).streamRoot},
-		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", nil, (*call).streamProof},
-		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", nil, (*call).verifyChain},
-		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", nil, (*call).verifyProofOfStream},
-		{dataSite, get, "/_audit/checkpoint", read, need{}, "", nil, (*call).logCheckpoint},
-		{dataSite, get, "/_audit/keys", read, need{}, "", nil, (*call).logKeys},
-		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", included(), (*call).logInclusion},
-		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", consistent(), (*call).logConsistency},
+		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", (*call).streamRoot, operation{
+			id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate",
+			gives: wire.StreamRoot{}, alike: true,
+		}},
+		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", (*call).streamProof, operation{
+			id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
+			alike: true,
+		}},
+		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", (*call).verifyChain, operation{
+			id: "verifyChain", about: "Whether the chain over the events of an aggregate holds",
+			gives: wire.ChainCheck{}, alike: true,
+		}},
+		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", (*call).verifyProofOfStream, operation{
+			id: "verifyMerkleProof", about: "Whether a proof holds", body: wire.InclusionCheck{},
+			gives: wire.Validity{}, alike: true,
+		}},
+		{dataSite, get, "/_audit/checkpoint", read, need{}, "", (*call).logCheckpoint, operation{
+			id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText},
+		}},
+		{dataSite, get, "/_audit/keys", read, need{}, "", (*call).logKeys, operation{
+			id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{},
+		}},
+		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", (*call).logInclusion, operation{
+			id: "getInclusionProof", about: "The proof that the environment's log has an event", query: included(),
+			gives: wire.InclusionProof{},
+		}},
+		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", (*call).logConsistency, operation{
+			id: "getConsistencyProof", about: "The proof that the environment's log has only grown",
+			query: consistent(), gives: wire.ConsistencyProof{},
+		}},
 	}
 }
 
@@ -34,34 +56,30 @@ func proofRoutes() []route {
 func proofRows() []route {
 	audit := need{control.RightAudit, instance}
 	return []route{
-		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", nil, (*call).streamRoot},
-		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", nil, (*call).streamProof},
-		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", nil, (*call).verifyChain},
-		{0, post, "audit/merkle-verify", operator, audit, "", nil, (*call).verifyProof},
+		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", (*call).streamRoot, operation{
+			id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate",
+			gives: wire.StreamRoot{}, tagged: true,
+		}},
+		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", (*call).streamProof, operation{
+			id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
+			tagged: true,
+		}},
+		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", (*call).verifyChain, operation{
+			id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds",
+			gives: wire.ChainCheck{}, tagged: true,
+		}},
+		{0, post, "audit/merkle-verify", operator, audit, "", (*call).verifyProof, operation{
+			id: "verifyMerkleProofOf", about: "Whether a proof holds", body: wire.InclusionCheck{},
+			gives: wire.Validity{},
+		}},
 		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
-		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", nil, (*call).logKeys},
-		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", nil, (*call).rotateLogKey},
-	}
-}
-
-// proofOperations describes the rows above.
-func proofOperations() map[string]operation {
-	return map[string]operation{
-		"GET /{type}/{id}/audit/merkle-root":          {id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}, alike: true},
-		"GET /{type}/{id}/audit/merkle-proof/{index}": {id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, alike: true},
-		"GET /{type}/{id}/audit/verify-chain":         {id: "verifyChain", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, alike: true},
-		"POST /{type}/{id}/audit/merkle-verify":       {id: "verifyMerkleProof", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}, alike: true},
-		"GET /_audit/checkpoint":                      {id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText}},
-		"GET /_audit/keys":                            {id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{}},
-		"GET /_audit/proof/inclusion":                 {id: "getInclusionProof", about: "The proof that the environment's log has an event", gives: wire.InclusionProof{}},
-		"GET /_audit/proof/consistency":               {id: "getConsistencyProof", about: "The proof that the environment's log has only grown", gives: wire.ConsistencyProof{}},
-
-		"GET audit/merkle-root/{type}/{id}":          {id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate", gives: wire.StreamRoot{}, tagged: true},
-		"GET audit/merkle-proof/{type}/{id}/{index}": {id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{}, tagged: true},
-		"GET audit/verify-chain/{type}/{id}":         {id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds", gives: wire.ChainCheck{}, tagged: true},
-		"POST audit/merkle-verify":                   {id: "verifyMerkleProofOf", about: "Whether a proof holds", takes: wire.InclusionCheck{}, gives: wire.Validity{}},
-		"GET audit/keys":                             {id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true},
-		"POST audit/keys/rotate":                     {id: "rotateLogKey", about: "Sign the environment's log with a new key", takes: struct{}{}, optional: true, gives: wire.LogKeyMade{}, made: true},
+		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", (*call).logKeys, operation{
+			id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
+		}},
+		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", (*call).rotateLogKey, operation{
+			id: "rotateLogKey", about: "Sign the environment's log with a new key", body: struct{}{}, optional: true,
+			gives: wire.LogKeyMade{}, made: true,
+		}},
 	}
 }
 

@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"j17/internal/base/wire"
-
 	"j17"
+	"j17/internal/base/wire"
 )
 
 // Refuse answers a request that never reaches an API with an error in the form that all errors have.

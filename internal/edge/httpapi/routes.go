@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"slices"
 
+	"j17/internal/base/wire"
+	"j17/internal/core/decider"
+	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 )
 
@@ -55,7 +58,7 @@ const (
 // handler carries out a request that has been let in and whose parameters have been read.
 type handler func(*call, http.ResponseWriter) error
 
-// route is one row of the table.
+// route is one row of the table: who may send which request, what answers it, and how documents describe both.
 type route struct {
 	sites   site
 	method  string
@@ -65,61 +68,140 @@ type route struct {
 	// action is what the audit log calls an attempt that comes to nothing; "" for what only reads. What succeeds is recorded where
 	// it happens.
 	action string
-	// takes are the query parameters: any other one is refused.
-	takes  []parameter
 	handle handler
+	operation
 }
 
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), scrubRoutes(), operatorRoutes(), instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(),
-		a.devRoutes(), mounted(slices.Concat(tombstoneRoutes(), adminRoutes())), mounted(proofRows()), mounted(checkpointRows()), a.nodeRoutes(),
-		mounted(backupRows()), backupRoutes(),
+		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), scrubRoutes(), operatorRoutes(),
+		instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(), a.devRoutes(),
+		mounted(slices.Concat(tombstoneRoutes(), adminRoutes())), mounted(proofRows()), mounted(checkpointRows()),
+		a.nodeRoutes(), mounted(backupRows()), backupRoutes(),
 	)
 }
 
 const (
-	get  = http.MethodGet
-	post = http.MethodPost
+	get    = http.MethodGet
+	post   = http.MethodPost
+	put    = http.MethodPut
+	patch  = http.MethodPatch
+	remove = http.MethodDelete
 )
 
 // serverRoutes tell what a server is and how it does.
 func serverRoutes() []route {
 	const all = dataSite | controlSite | internalSite
 	return []route{
-		{all, get, "/{$}", open, need{}, "", anything(), (*call).root},
-		{all, get, "/livez", free, need{}, "", anything(), (*call).live},
-		{all, get, "/readyz", free, need{}, "", readiness(), (*call).ready},
-		{controlSite, get, openAPIPath, open, need{}, "", nil, openAPI(ControlDocument)},
-		{controlSite, get, corePagesPath, open, need{}, "", nil, (*call).corePages},
-		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", inParts(), openAPI(InstanceDocument)},
-		{internalSite, get, openAPIPath, free, need{}, "", nil, openAPI(InternalDocument)},
+		{all, get, "/{$}", open, need{}, "", (*call).root, operation{
+			id: "getServer", about: "What this server is", query: anything(), gives: wire.Server{},
+		}},
+		{all, get, "/livez", free, need{}, "", (*call).live, operation{
+			id: "getLiveness", about: "Whether the process answers", query: anything(), headers: signHeader(),
+		}},
+		{all, get, "/readyz", free, need{}, "", (*call).ready, operation{
+			id: "getReadiness", about: "Whether the server takes writes, or answers reads", query: readiness(),
+			headers: signHeader(),
+		}},
+		{controlSite, get, openAPIPath, open, need{}, "", openAPI(ControlDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
+		{controlSite, get, corePagesPath, open, need{}, "", (*call).corePages, operation{
+			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
+			gives: file{typeText}, tagged: true,
+		}},
+		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", openAPI(InstanceDocument), operation{
+			id: "getOpenAPI", about: "This document", query: inParts(), gives: file{typeJSON}, tagged: true,
+		}},
+		{internalSite, get, openAPIPath, free, need{}, "", openAPI(InternalDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
 	}
 }
 
 // dataRoutes read and write the events of an environment.
 func dataRoutes() []route {
 	return []route{
-		{dataSite, get, "/{type}", read, need{}, "", counted(), (*call).listOrSingleton},
-		{dataSite, get, "/{type}/{id}", read, need{}, "", moments(), (*call).aggregate},
-		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", streamedPlaces(around()), placesStream((*call).askAround)},
-		{dataSite, get, "/{type}/containing/stream", read, need{}, "", streamedPlaces(having()), placesStream((*call).askHaving)},
-		{dataSite, get, "/{type}/within/stream", read, need{}, "", streamedPlaces(inside()), placesStream((*call).askInside)},
-		{dataSite, get, "/{type}/nearby", read, need{}, "", append(around(), parameter{kind: further}), (*call).nearby},
-		{dataSite, get, "/{type}/containing", read, need{}, "", append(having(), parameter{kind: further}), (*call).containing},
-		{dataSite, get, withinPath, read, need{}, "", append(inside(), parameter{kind: further}), (*call).within},
-		{dataSite, post, withinPath, read, need{}, "", append(rowsOfPlaces(), parameter{kind: further}), (*call).withinArea},
-		{dataSite, get, "/{type}/{id}/length", read, need{}, "", nil, (*call).length},
-		{dataSite, get, "/{type}/{id}/events", read, need{}, "", countedEvents(), (*call).events},
-		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", streamed(filtered()[0]), (*call).aggregateStream},
-		{dataSite, get, "/_events", read, need{}, "", fed(), (*call).feed},
-		{dataSite, get, "/_events/stream", read, need{}, "", streamed(filtered()...), (*call).feedStream},
-		{dataSite, post, transactionPath, write, need{}, "", tryable(), (*call).postTransaction},
-		{dataSite, post, "/{type}/_new", write, need{}, "", tryable(), (*call).postNewBatch},
-		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", tryable(), (*call).postNewEvent},
-		{dataSite, post, "/{type}/{id}", write, need{}, "", tryable(), (*call).postBatch},
-		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", tryable(), (*call).postEvent},
+		{dataSite, get, "/{type}", read, need{}, "", (*call).listOrSingleton, operation{
+			id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", query: counted(),
+			gives: either{wire.IDs{}, wire.Singleton{}},
+		}},
+		{dataSite, get, "/{type}/{id}", read, need{}, "", (*call).aggregate, operation{
+			id: "getState", about: "The state of an aggregate, now or in the past", query: moments(),
+			gives: wire.State{},
+		}},
+		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", placesStream((*call).askAround), operation{
+			id: "streamNearby", about: "Aggregates around a point, as they come and go",
+			query: streamedPlaces(around()), gives: file{typeStream}, places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/containing/stream", read, need{}, "", placesStream((*call).askHaving), operation{
+			id: "streamContaining", about: "Aggregates whose areas have a point, as they come and go",
+			query: streamedPlaces(having()), gives: file{typeStream}, places: spec.Polygon,
+		}},
+		{dataSite, get, "/{type}/within/stream", read, need{}, "", placesStream((*call).askInside), operation{
+			id: "streamWithin", about: "Aggregates whose points are in an area, as they come and go",
+			query: streamedPlaces(inside()), gives: file{typeStream}, places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/nearby", read, need{}, "", (*call).nearby, operation{
+			id: "listNearby", about: "Aggregates around a point, nearest first",
+			query: append(around(), parameter{kind: further}), gives: either{wire.Nearby{}, file{typeGeo}},
+			places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/containing", read, need{}, "", (*call).containing, operation{
+			id: "listContaining", about: "Aggregates whose areas have a point",
+			query: append(having(), parameter{kind: further}), gives: either{wire.Containing{}, file{typeGeo}},
+			places: spec.Polygon,
+		}},
+		{dataSite, get, withinPath, read, need{}, "", (*call).within, operation{
+			id: "listWithin", about: "Aggregates whose points are in an area",
+			query: append(inside(), parameter{kind: further}), gives: either{wire.Within{}, file{typeGeo}},
+			places: spec.Point,
+		}},
+		{dataSite, post, withinPath, read, need{}, "", (*call).withinArea, operation{
+			id: "searchWithin", about: "Aggregates whose points are in an area that the body has",
+			query: append(rowsOfPlaces(), parameter{kind: further}), body: area{},
+			gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/{id}/length", read, need{}, "", (*call).length, operation{
+			id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{},
+		}},
+		{dataSite, get, "/{type}/{id}/events", read, need{}, "", (*call).events, operation{
+			id: "listEvents", about: "The events of an aggregate", query: countedEvents(),
+			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
+		}},
+		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", (*call).aggregateStream, operation{
+			id: "streamEvents", about: "The events of an aggregate as they come", query: streamed(filtered()[0]),
+			gives: file{typeStream},
+		}},
+		{dataSite, get, "/_events", read, need{}, "", (*call).feed, operation{
+			id: "listFeed", about: "The events of the environment", query: fed(),
+			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
+		}},
+		{dataSite, get, "/_events/stream", read, need{}, "", (*call).feedStream, operation{
+			id: "streamFeed", about: "The events of the environment as they come", query: streamed(filtered()...),
+			gives: file{typeStream},
+		}},
+		{dataSite, post, transactionPath, write, need{}, "", (*call).postTransaction, operation{
+			id: "writeTransaction", about: "Write events to several aggregates, all or none", query: tryable(),
+			body: wire.WriteTransaction{}, gives: wire.TransactionWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/_new", write, need{}, "", (*call).postNewBatch, operation{
+			id: "createBatch", about: "Write events to a new aggregate, all or none", query: tryable(),
+			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", (*call).postNewEvent, operation{
+			id: "createEvent", about: "Write one event to a new aggregate", query: tryable(), body: wire.WriteEvent{},
+			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/{id}", write, need{}, "", (*call).postBatch, operation{
+			id: "writeBatch", about: "Write events to an aggregate, all or none", query: tryable(),
+			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", (*call).postEvent, operation{
+			id: "writeEvent", about: "Write one event to an aggregate", query: tryable(), body: wire.WriteEvent{},
+			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
 	}
 }
 
@@ -129,11 +211,27 @@ const viewPrefix = "/_projections/"
 // viewRoutes read projections.
 func viewRoutes() []route {
 	return []route{
-		{viewSite, get, viewPrefix + "{name}", read, need{}, "", viewedOrListed(), (*call).projectionOrRows},
-		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", streamedRows(), (*call).rowsStream},
-		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", []parameter{filtering()}, (*call).countRows},
-		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", streamedView(), (*call).projectionStream},
-		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", viewed(), (*call).projection},
+		{viewSite, get, viewPrefix + "{name}", read, need{}, "", (*call).projectionOrRows, operation{
+			id:    "getProjection",
+			about: "The rows of a projection, or in the array form what it yields for its parameters",
+			query: viewedOrListed(), gives: either{wire.Rows{}, wire.Projected{}},
+		}},
+		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", (*call).rowsStream, operation{
+			id: "streamRows", about: "The rows of a projection as they come, change and go", query: streamedRows(),
+			gives: file{typeStream},
+		}},
+		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", (*call).countRows, operation{
+			id: "countRows", about: "How many rows a projection has", query: []parameter{filtering()},
+			gives: wire.RowCount{},
+		}},
+		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", (*call).projectionStream, operation{
+			id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes",
+			query: streamedView(), gives: file{typeStream},
+		}},
+		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", (*call).projection, operation{
+			id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past",
+			query: viewed(), gives: wire.Projected{},
+		}},
 	}
 }
 
@@ -141,12 +239,24 @@ func viewRoutes() []route {
 func accountRoutes() []route {
 	own := need{in: oneself}
 	return []route{
-		{controlSite, get, "/setup", open, need{}, "", nil, (*call).setupPage},
-		{controlSite, post, "/api/setup", open, need{}, "", nil, (*call).setup},
-		{controlSite, post, "/api/login", open, need{}, "", nil, (*call).login},
-		{controlSite, post, "/api/logout", operator, own, "", nil, (*call).logout},
-		{controlSite, get, "/api/me", operator, own, "", nil, (*call).me},
-		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", nil, (*call).changePassword},
+		{controlSite, get, "/setup", open, need{}, "", (*call).setupPage, operation{
+			id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"},
+		}},
+		{controlSite, post, "/api/setup", open, need{}, "", (*call).setup, operation{
+			id: "setup", about: "Create the first operator", body: wire.Setup{}, gives: wire.SetUp{}, made: true,
+		}},
+		{controlSite, post, "/api/login", open, need{}, "", (*call).login, operation{
+			id: "login", about: "Get an operator's token", body: wire.Login{}, gives: wire.LoggedIn{},
+		}},
+		{controlSite, post, "/api/logout", operator, own, "", (*call).logout, operation{
+			id: "logout", about: "Make the token good no more",
+		}},
+		{controlSite, get, "/api/me", operator, own, "", (*call).me, operation{
+			id: "getMe", about: "The operator who asks", gives: wire.Operator{},
+		}},
+		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", (*call).changePassword, operation{
+			id: "changePassword", about: "Change one's own password", body: wire.OwnPassword{},
+		}},
 	}
 }
 
@@ -154,17 +264,40 @@ func accountRoutes() []route {
 func operatorRoutes() []route {
 	manage, themselves := need{control.RightManage, aServer}, need{control.RightManage, self}
 	return []route{
-		{controlSite, get, "/api/operators", operator, manage, "", paged(), (*call).listOperators},
-		{controlSite, post, "/api/operators", operator, manage, "operator.create", nil, (*call).createOperator},
-		{controlSite, get, "/api/operators/{id}", operator, themselves, "", nil, (*call).getOperator},
-		{controlSite, http.MethodPatch, "/api/operators/{id}", operator, manage, "operator.set_role", nil, (*call).changeOperator},
-		{controlSite, http.MethodDelete, "/api/operators/{id}", operator, manage, "operator.delete", nil, (*call).deleteOperator},
-		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", nil, (*call).resetPassword},
-		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", nil, (*call).revokeTokens},
-		{controlSite, http.MethodPut, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", nil, (*call).grant},
-		{controlSite, http.MethodDelete, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", nil, (*call).withdraw},
-		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", nil, (*call).rotateSigningKey},
-		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", paged(), (*call).listNodes},
+		{controlSite, get, "/api/operators", operator, manage, "", (*call).listOperators, operation{
+			id: "listOperators", about: "The operators", query: paged(), gives: rows{"operators", wire.Operator{}},
+		}},
+		{controlSite, post, "/api/operators", operator, manage, "operator.create", (*call).createOperator, operation{
+			id: "createOperator", about: "Create an operator", body: wire.NewOperator{}, gives: wire.Operator{},
+			made: true,
+		}},
+		{controlSite, get, "/api/operators/{id}", operator, themselves, "", (*call).getOperator, operation{
+			id: "getOperator", about: "An operator", gives: wire.Operator{},
+		}},
+		{controlSite, patch, "/api/operators/{id}", operator, manage, "operator.set_role", (*call).changeOperator, operation{
+			id: "changeOperator", about: "Give an operator another role", body: wire.NewRole{}, gives: wire.Operator{},
+		}},
+		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", (*call).deleteOperator, operation{
+			id: "deleteOperator", about: "Delete an operator",
+		}},
+		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", (*call).resetPassword, operation{
+			id: "resetPassword", about: "Give an operator another password", body: wire.NewPassword{},
+		}},
+		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", (*call).revokeTokens, operation{
+			id: "revokeTokens", about: "Log an operator out everywhere",
+		}},
+		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", (*call).grant, operation{
+			id: "grantInstance", about: "Let an operator work in an instance", gives: wire.Operator{},
+		}},
+		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", (*call).withdraw, operation{
+			id: "withdrawInstance", about: "Let an operator work in an instance no more", gives: wire.Operator{},
+		}},
+		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", (*call).rotateSigningKey, operation{
+			id: "rotateSigningKey", about: "Sign tokens with a new key", body: wire.KeyRotation{}, optional: true,
+		}},
+		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", (*call).listNodes, operation{
+			id: "listNodes", about: "The workers", query: paged(), gives: rows{"nodes", wire.Node{}},
+		}},
 	}
 }
 
@@ -172,14 +305,35 @@ func operatorRoutes() []route {
 func instanceRoutes() []route {
 	view, manage := need{control.RightView, instance}, need{control.RightManage, instance}
 	return []route{
-		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", paged(), (*call).listInstances},
-		{controlSite, post, "/api/instances", operator, need{control.RightManage, aServer}, "instance.create", nil, (*call).createInstance},
-		{controlSite, get, "/api/instances/{id}", operator, view, "", nil, (*call).getInstance},
-		{controlSite, http.MethodPatch, "/api/instances/{id}", operator, manage, "instance.change", nil, (*call).changeInstance},
-		{controlSite, http.MethodDelete, "/api/instances/{id}", operator, need{control.RightManage, instanceOfServer}, "instance.delete", nil, (*call).deleteInstance},
-		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", paged(), (*call).instanceOperators},
-		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", span(), onWorker("usage", (*call).usageDays)},
-		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", nil, (*call).listPlans},
+		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", (*call).listInstances, operation{
+			id: "listInstances", about: "The instances that one may see", query: paged(),
+			gives: rows{"instances", wire.Instance{}},
+		}},
+		{controlSite, post, "/api/instances", operator, need{control.RightManage, aServer}, "instance.create", (*call).createInstance, operation{
+			id: "createInstance", about: "Create an instance", body: wire.NewInstance{}, gives: wire.Instance{},
+			made: true,
+		}},
+		{controlSite, get, "/api/instances/{id}", operator, view, "", (*call).getInstance, operation{
+			id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{},
+		}},
+		{controlSite, patch, "/api/instances/{id}", operator, manage, "instance.change", (*call).changeInstance, operation{
+			id: "changeInstance", about: "Rename an instance, or give it another plan", body: wire.InstanceChange{},
+			gives: wire.Instance{},
+		}},
+		{controlSite, remove, "/api/instances/{id}", operator, need{control.RightManage, instanceOfServer}, "instance.delete", (*call).deleteInstance, operation{
+			id: "deleteInstance", about: "Delete an instance and all that it has", body: wire.Deletion{},
+			optional: true,
+		}},
+		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", (*call).instanceOperators, operation{
+			id: "listInstanceOperators", about: "Who may work in an instance", query: paged(),
+			gives: rows{"operators", wire.Operator{}},
+		}},
+		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", onWorker("usage", (*call).usageDays), operation{
+			id: "getUsage", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+		}},
+		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", (*call).listPlans, operation{
+			id: "listPlans", about: "The plans of the server", gives: wire.Plans{},
+		}},
 	}
 }
 
@@ -187,12 +341,26 @@ func instanceRoutes() []route {
 func keyRoutes() []route {
 	manage := need{control.RightManage, instanceOfKey}
 	return []route{
-		{controlSite, get, "/api/instances/{id}/keys", operator, need{control.RightAudit, instance}, "", pagedKeys(), (*call).listKeys},
-		{controlSite, post, "/api/instances/{id}/keys", operator, need{control.RightManage, instance}, "key.create", nil, (*call).createKey},
-		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", nil, (*call).getKey},
-		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", nil, (*call).rotateKey},
-		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", nil, (*call).scheduleRevocation},
-		{controlSite, http.MethodDelete, "/api/keys/{id}", operator, manage, "key.revoke", nil, (*call).revokeKey},
+		{controlSite, get, "/api/instances/{id}/keys", operator, need{control.RightAudit, instance}, "", (*call).listKeys, operation{
+			id: "listKeys", about: "The API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
+		}},
+		{controlSite, post, "/api/instances/{id}/keys", operator, need{control.RightManage, instance}, "key.create", (*call).createKey, operation{
+			id: "createKey", about: "Create an API key", body: wire.NewKey{}, gives: wire.MadeKey{}, made: true,
+		}},
+		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", (*call).getKey, operation{
+			id: "getKey", about: "An API key", gives: wire.Key{},
+		}},
+		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", (*call).rotateKey, operation{
+			id: "rotateKey", about: "Replace an API key by a new one", body: struct{}{}, optional: true,
+			gives: wire.MadeKey{}, made: true,
+		}},
+		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", (*call).scheduleRevocation, operation{
+			id: "scheduleRevocation", about: "Say when an API key is good no more", body: wire.Revocation{},
+			gives: wire.Key{},
+		}},
+		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", (*call).revokeKey, operation{
+			id: "revokeKey", about: "Revoke an API key", gives: wire.Key{},
+		}},
 	}
 }
 
@@ -201,14 +369,38 @@ func specRoutes() []route {
 	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
 	const path = "/api/instances/{instance_}/"
 	return []route{
-		{controlSite, post, path + "spec", operator, change, "spec.deploy", preparing(deploying()...), onWorker("spec", (*call).deploySpec)},
-		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", trying(), onWorker("spec/rollback", (*call).rollBackSpec)},
-		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", trying(), onWorker("spec/promote", (*call).promoteSpec)},
-		{controlSite, get, path + "spec", operator, view, "", inEnvironment(), (*call).getSpec},
-		{controlSite, get, path + "spec/history", operator, view, "", inEnvironment(paged()...), (*call).listSpecs},
-		{controlSite, get, path + "spec/versions/{version}", operator, view, "", inEnvironment(), (*call).getSpecVersion},
-		{controlSite, get, path + "spec/diff", operator, view, "", inEnvironment(compared()...), (*call).diffSpecs},
-		{controlSite, get, path + "projections", operator, view, "", inEnvironment(paged()...), onWorker("projections", (*call).listProjections)},
+		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", (*call).deploySpec), operation{
+			id: "deploySpec", about: "Deploy a spec, or try it", query: preparing(deploying()...), body: file{typeJSON},
+			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
+			headers: specTag(),
+		}},
+		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", (*call).rollBackSpec), operation{
+			id: "rollBackSpec", about: "Go back to an earlier version of the spec", query: trying(),
+			body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+		}},
+		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", (*call).promoteSpec), operation{
+			id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
+			body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+		}},
+		{controlSite, get, path + "spec", operator, view, "", (*call).getSpec, operation{
+			id: "getInstanceSpec", about: "The deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
+		}},
+		{controlSite, get, path + "spec/history", operator, view, "", (*call).listSpecs, operation{
+			id: "listInstanceSpecs", about: "All versions of the spec", query: inEnvironment(paged()...),
+			gives: rows{"versions", wire.Deployment{}},
+		}},
+		{controlSite, get, path + "spec/versions/{version}", operator, view, "", (*call).getSpecVersion, operation{
+			id: "getInstanceSpecVersion", about: "A version of the spec", query: inEnvironment(), gives: wire.Spec{},
+			tagged: true,
+		}},
+		{controlSite, get, path + "spec/diff", operator, view, "", (*call).diffSpecs, operation{
+			id: "diffInstanceSpecs", about: "What two versions of the spec say differently",
+			query: inEnvironment(compared()...), gives: wire.Differences{},
+		}},
+		{controlSite, get, path + "projections", operator, view, "", onWorker("projections", (*call).listProjections), operation{
+			id: "listInstanceProjections", about: "The projections of an environment", query: inEnvironment(paged()...),
+			gives: wire.Projections{},
+		}},
 	}
 }
 
@@ -216,11 +408,25 @@ func specRoutes() []route {
 func recordRoutes() []route {
 	all, one := need{control.RightAudit, someInstance}, need{control.RightAudit, instance}
 	return []route{
-		{controlSite, get, "/api/audit", operator, all, "", append(audited(), anyInstance(), limited(), cursor()), (*call).listAudit},
-		{controlSite, get, "/api/audit/export", operator, all, "", append(audited(), anyInstance()), (*call).exportAudit},
-		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", append(audited(), limited(), cursor()), (*call).listAudit},
-		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", audited(), (*call).exportAudit},
-		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", nil, (*call).getFault},
+		{controlSite, get, "/api/audit", operator, all, "", (*call).listAudit, operation{
+			id: "listRecords", about: "The audit log, the newest first",
+			query: append(audited(), anyInstance(), limited(), cursor()), gives: wire.Records{},
+		}},
+		{controlSite, get, "/api/audit/export", operator, all, "", (*call).exportAudit, operation{
+			id: "exportRecords", about: "The audit log, one record a line", query: append(audited(), anyInstance()),
+			gives: linesOf{wire.Record{}},
+		}},
+		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", (*call).listAudit, operation{
+			id: "listInstanceRecords", about: "The audit log of an instance",
+			query: append(audited(), limited(), cursor()), gives: wire.Records{},
+		}},
+		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", (*call).exportAudit, operation{
+			id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", query: audited(),
+			gives: linesOf{wire.Record{}},
+		}},
+		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", (*call).getFault, operation{
+			id: "getError", about: "Why a request failed", gives: wire.Failed{},
+		}},
 	}
 }
 
@@ -229,7 +435,10 @@ func (a *API) devRoutes() []route {
 	if a.AdvanceClock == nil {
 		return nil
 	}
-	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", nil, (*call).advanceClock}}
+	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", (*call).advanceClock, operation{
+		id: "advanceClock", about: "Move the clock of a development server", body: wire.Advance{},
+		gives: wire.Advanced{},
+	}}}
 }
 
 // adminRoutes are the administration of an environment, without what their paths begin with. Their handlers find the
@@ -241,76 +450,204 @@ func adminRoutes() []route {
 
 	return []route{
 		// What the server has noted.
-		{0, get, faultPattern, operator, inspect, "", nil, (*call).getFault},
+		{0, get, faultPattern, operator, inspect, "", (*call).getFault, operation{
+			id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{},
+		}},
 
 		// Specs.
-		{0, get, "spec", operator, view, "", nil, (*call).getSpec},
-		{0, get, "spec/history", operator, view, "", paged(), (*call).listSpecs},
-		{0, get, "spec/versions/{version}", operator, view, "", nil, (*call).getSpecVersion},
-		{0, get, "spec/diff", operator, view, "", compared(), (*call).diffSpecs},
+		{0, get, "spec", operator, view, "", (*call).getSpec, operation{
+			id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true,
+		}},
+		{0, get, "spec/history", operator, view, "", (*call).listSpecs, operation{
+			id: "listSpecs", about: "All versions of the spec", query: paged(),
+			gives: rows{"versions", wire.Deployment{}},
+		}},
+		{0, get, "spec/versions/{version}", operator, view, "", (*call).getSpecVersion, operation{
+			id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true,
+		}},
+		{0, get, "spec/diff", operator, view, "", (*call).diffSpecs, operation{
+			id: "diffSpecs", about: "What two versions of the spec say differently", query: compared(),
+			gives: wire.Differences{},
+		}},
 
 		// What is to become a spec.
-		{0, get, "spec/prepared", operator, view, "", nil, (*call).getPreparedSpec},
-		{0, http.MethodDelete, "spec/prepared", operator, change, "spec.cancel_prepared", nil, (*call).cancelPreparedSpec},
+		{0, get, "spec/prepared", operator, view, "", (*call).getPreparedSpec, operation{
+			id: "getPreparedSpec", about: "The spec that is deployed once its indexes are built",
+			gives: wire.PreparedShown{},
+		}},
+		{0, remove, "spec/prepared", operator, change, "spec.cancel_prepared", (*call).cancelPreparedSpec, operation{
+			id: "cancelPreparedSpec", about: "Give up the spec that is being prepared",
+		}},
 
 		// Projections.
-		{0, get, "projections", operator, view, "", paged(), (*call).listProjections},
-		{0, post, "projections", operator, change, "projection.deploy", preparing(trying()...), (*call).postProjection},
-		{0, get, "projections/{name}", operator, view, "", nil, (*call).getProjection},
-		{0, http.MethodDelete, "projections/{name}", operator, change, "projection.remove", nil, (*call).removeProjection},
-		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", nil, (*call).rebuildProjection},
-		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", nil, (*call).verifyProjection},
-		{0, http.MethodDelete, "projections/{name}/build", operator, operate, "projection.cancel_build", nil, (*call).cancelBuild},
+		{0, get, "projections", operator, view, "", (*call).listProjections, operation{
+			id: "listProjections", about: "The projections, those of the spec and those that were posted",
+			query: paged(), gives: wire.Projections{},
+		}},
+		{0, post, "projections", operator, change, "projection.deploy", (*call).postProjection, operation{
+			id: "postProjection", about: "Deploy the definition of a projection beside the spec",
+			query: preparing(trying()...), body: file{typeJSON},
+			gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{},
+			accepted: wire.PostedProjection{},
+		}},
+		{0, get, "projections/{name}", operator, view, "", (*call).getProjection, operation{
+			id: "describeProjection", about: "A projection, where it is declared and how far its index is",
+			gives: wire.Projection{},
+		}},
+		{0, remove, "projections/{name}", operator, change, "projection.remove", (*call).removeProjection, operation{
+			id: "removeProjection", about: "Remove a projection that was posted",
+		}},
+		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", (*call).rebuildProjection, operation{
+			id: "rebuildProjection", about: "Build the indexes of a projection anew", body: struct{}{}, optional: true,
+			accepted: wire.Projection{},
+		}},
+		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", (*call).verifyProjection, operation{
+			id: "verifyProjection", about: "Compare the indexes of a projection with the events", body: struct{}{},
+			optional: true, gives: wire.VerifiedProjection{},
+		}},
+		{0, remove, "projections/{name}/build", operator, operate, "projection.cancel_build", (*call).cancelBuild, operation{
+			id: "cancelProjectionBuild", about: "Give up what is being built for a projection",
+		}},
 
 		// Places.
-		{0, get, "places", operator, view, "", nil, (*call).describePlaces},
-		{0, post, "places/verify", operator, operate, "place.verify", nil, (*call).verifyPlaces},
+		{0, get, "places", operator, view, "", (*call).describePlaces, operation{
+			id: "describePlaces", about: "The places that aggregates have, and how far those of older events are",
+			gives: wire.Places{},
+		}},
+		{0, post, "places/verify", operator, operate, "place.verify", (*call).verifyPlaces, operation{
+			id: "verifyPlaces", about: "Compare the places of aggregates with the events", body: struct{}{},
+			optional: true, gives: wire.VerifiedPlaces{},
+		}},
 
 		// Tags.
-		{0, get, "tags", operator, view, "", nil, (*call).listTags},
+		{0, get, "tags", operator, view, "", (*call).listTags, operation{
+			id: "listTags", about: "The tags that the spec declares, and how far older events are with them",
+			gives: wire.Tags{},
+		}},
 
 		// Files of custom code.
-		{0, get, "blobs", operator, inspect, "", paged(), (*call).listBlobs},
-		{0, post, "blobs", operator, operate, "blob.upload", nil, (*call).putBlob},
-		{0, get, "blobs/{name}", operator, inspect, "", version(), (*call).getBlob},
-		{0, get, "blobs/{name}/versions", operator, inspect, "", paged(), (*call).listBlobVersions},
-		{0, http.MethodDelete, "blobs/{name}", operator, operate, "blob.delete", version(), (*call).deleteBlob},
+		{0, get, "blobs", operator, inspect, "", (*call).listBlobs, operation{
+			id: "listBlobs", about: "The files", query: paged(), gives: rows{"blobs", wire.Blob{}},
+		}},
+		{0, post, "blobs", operator, operate, "blob.upload", (*call).putBlob, operation{
+			id: "putBlob", about: "Upload a file", body: form{}, gives: wire.Stored{}, anew: wire.Stored{},
+		}},
+		{0, get, "blobs/{name}", operator, inspect, "", (*call).getBlob, operation{
+			id: "getBlob", about: "The content of a file", query: version(), gives: file{"application/octet-stream"},
+			tagged: true, headers: contentHeaders(),
+		}},
+		{0, get, "blobs/{name}/versions", operator, inspect, "", (*call).listBlobVersions, operation{
+			id: "listBlobVersions", about: "The versions of a file", query: paged(),
+			gives: rows{"versions", wire.Blob{}},
+		}},
+		{0, remove, "blobs/{name}", operator, operate, "blob.delete", (*call).deleteBlob, operation{
+			id: "deleteBlob", about: "Delete a version of a file, or all", query: version(),
+		}},
 
 		// Looking for faults.
-		{0, get, "debug", operator, inspect, "", nil, (*call).getDebug},
-		{0, post, "debug", operator, operate, "debug.set", nil, (*call).setDebug},
-		{0, get, "implications/failed", operator, inspect, "", paged(), (*call).listFailedImplications},
+		{0, get, "debug", operator, inspect, "", (*call).getDebug, operation{
+			id: "getDebug", about: "What is traced", gives: wire.DebugState{},
+		}},
+		{0, post, "debug", operator, operate, "debug.set", (*call).setDebug, operation{
+			id: "setDebug", about: "Trace custom code for a while", body: wire.Debugging{}, gives: wire.DebugState{},
+		}},
+		{0, get, "implications/failed", operator, inspect, "", (*call).listFailedImplications, operation{
+			id: "listFailedImplications", about: "Writes that were refused for what they implied", query: paged(),
+			gives: rows{"implications", decider.ImplicationFailure{}},
+		}},
 
 		// Sagas.
-		{0, get, "sagas", operator, inspect, "", pagedSagas(), (*call).listSagas},
-		{0, get, "sagas/{saga}", operator, inspect, "", nil, (*call).getSaga},
-		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", nil, (*call).retrySaga},
+		{0, get, "sagas", operator, inspect, "", (*call).listSagas, operation{
+			id: "listSagas", about: "The sagas, the newest first", query: pagedSagas(),
+			gives: rows{"sagas", wire.Saga{}},
+		}},
+		{0, get, "sagas/{saga}", operator, inspect, "", (*call).getSaga, operation{
+			id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{},
+		}},
+		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", (*call).retrySaga, operation{
+			id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{},
+		}},
 
 		// Listeners and their deliveries.
-		{0, get, "listeners", operator, inspect, "", paged(), (*call).listListeners},
-		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", nil, (*call).pauseListener},
-		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", nil, (*call).resumeListener},
-		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", nil, (*call).rotateListener},
-		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", nil, (*call).replayListener},
-		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", nil, (*call).triggerListener},
-		{0, get, "deliveries", operator, inspect, "", pagedDeliveries(), (*call).listDeliveries},
-		{0, get, "deliveries/{delivery}", operator, inspect, "", nil, (*call).getDelivery},
-		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", nil, (*call).retryDelivery},
+		{0, get, "listeners", operator, inspect, "", (*call).listListeners, operation{
+			id: "listListeners", about: "The listeners of the spec, their secrets and how far they are", query: paged(),
+			gives: rows{"listeners", wire.Listener{}},
+		}},
+		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", (*call).pauseListener, operation{
+			id: "pauseListener", about: "Tell a listener nothing more until it is resumed", body: struct{}{},
+			optional: true, gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", (*call).resumeListener, operation{
+			id: "resumeListener", about: "Let a listener go on where it was stopped", body: struct{}{}, optional: true,
+			gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", (*call).rotateListener, operation{
+			id: "rotateListenerSecret", about: "Give a listener a new secret", body: struct{}{}, optional: true,
+			gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", (*call).replayListener, operation{
+			id: "replayListener", about: "Tell a listener of events again, or count them", body: wire.ListenerReplay{},
+			gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{},
+		}},
+		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", (*call).triggerListener, operation{
+			id: "triggerListener", about: "Send a listener a made-up event", body: struct{}{}, optional: true,
+			gives: wire.Triggered{},
+		}},
+		{0, get, "deliveries", operator, inspect, "", (*call).listDeliveries, operation{
+			id: "listDeliveries", about: "What listeners were told, the newest first", query: pagedDeliveries(),
+			gives: rows{"deliveries", wire.Delivery{}},
+		}},
+		{0, get, "deliveries/{delivery}", operator, inspect, "", (*call).getDelivery, operation{
+			id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{},
+		}},
+		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", (*call).retryDelivery, operation{
+			id: "retryDelivery", about: "Send the message of a delivery again", body: struct{}{}, optional: true,
+			gives: wire.DeliveryShown{},
+		}},
 
 		// Events that come later.
-		{0, get, "scheduled", operator, inspect, "", pagedScheduled(), (*call).listScheduled},
-		{0, get, "scheduled/dead_letters", operator, inspect, "", paged(), (*call).listDeadLetters},
-		{0, get, "scheduled/dead", operator, inspect, "", paged(), (*call).listDeadLetters},
-		{0, http.MethodDelete, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", nil, (*call).cancelScheduled},
-		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", nil, (*call).cancelScheduled},
-		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", nil, (*call).retryScheduled},
+		{0, get, "scheduled", operator, inspect, "", (*call).listScheduled, operation{
+			id: "listScheduled", about: "Events that are to come later, and what became of them, the latest first",
+			query: pagedScheduled(), gives: wire.ScheduledEvents{},
+		}},
+		{0, get, "scheduled/dead_letters", operator, inspect, "", (*call).listDeadLetters, operation{
+			id: "listDeadLetters", about: "Scheduled events that were given up", query: paged(),
+			gives: wire.ScheduledEvents{},
+		}},
+		{0, get, "scheduled/dead", operator, inspect, "", (*call).listDeadLetters, operation{
+			id: "listDead", about: "Scheduled events that were given up, as dead_letters", query: paged(),
+			gives: wire.ScheduledEvents{},
+		}},
+		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", (*call).cancelScheduled, operation{
+			id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{},
+		}},
+		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", (*call).cancelScheduled, operation{
+			id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", body: struct{}{},
+			optional: true, gives: wire.ScheduledEvent{},
+		}},
+		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", (*call).retryScheduled, operation{
+			id: "retryScheduled", about: "Try a scheduled event again that was given up or refused", body: struct{}{},
+			optional: true, gives: wire.ScheduledEvent{},
+		}},
 
 		// Events in files.
-		{0, get, "export", operator, need{control.RightAudit, instance}, "", exported(), (*call).export},
-		{0, post, "import", operator, operate, "events.import", nil, (*call).importEvents},
-		{0, post, "import_jsonl", operator, operate, "events.import", nil, (*call).importEvents},
-		{0, post, "cold_start", operator, operate, "events.cold_start", nil, (*call).coldStart},
-		{0, post, "inject", operator, operate, "events.inject", nil, (*call).injectEvents},
+		{0, get, "export", operator, need{control.RightAudit, instance}, "", (*call).export, operation{
+			id: "exportEvents", about: "All events, or the states of all aggregates", query: exported(), gives: eventFiles(),
+			headers: exportHeader(),
+		}},
+		{0, post, "import", operator, operate, "events.import", (*call).importEvents, operation{
+			id: "importEvents", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
+		}},
+		{0, post, "import_jsonl", operator, operate, "events.import", (*call).importEvents, operation{
+			id: "importLines", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
+		}},
+		{0, post, "cold_start", operator, operate, "events.cold_start", (*call).coldStart, operation{
+			id: "coldStart", about: "Store history in an environment without events", body: eventFiles(),
+			gives: wire.Imported{},
+		}},
+		{0, post, "inject", operator, operate, "events.inject", (*call).injectEvents, operation{
+			id: "injectEvents", about: "Write test data", body: eventFiles(), gives: wire.Injected{},
+		}},
 	}
 }
 
@@ -351,31 +688,71 @@ func onWorker(path string, handle handler) handler {
 
 // nodeRoutes are what workers ask of the headnode, and the headnode of workers.
 func (a *API) nodeRoutes() []route {
-	const control = "/internal/control/"
+	const prefix = "/internal/control/"
 	switch {
 	case a.Cluster == nil:
 		return nil
 	case a.Cluster.Node == "":
 		return []route{
-			{internalSite, post, control + "changes", node, need{}, "", nil, (*call).pollChanges},
-			{internalSite, post, control + "specs", node, need{}, "", nil, (*call).putSpecOfWorker},
-			{internalSite, get, control + "specs/{instance}/{env}/{version}", node, need{}, "", nil, (*call).specOfHeadnode},
-			{internalSite, post, control + "audit", node, need{}, "", nil, (*call).auditOfWorker},
+			{internalSite, post, prefix + "changes", node, need{}, "", (*call).pollChanges, operation{
+				id: "pollChanges", about: "Wait for changes of the registry", body: control.Poll{}, gives: control.Update{},
+			}},
+			{internalSite, post, prefix + "specs", node, need{}, "", (*call).putSpecOfWorker, operation{
+				id: "putSpec", about: "Store a spec that a worker has accepted", body: control.SpecPut{},
+				gives: control.SpecAnswer{},
+			}},
+			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", (*call).specOfHeadnode, operation{
+				id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{},
+			}},
+			{internalSite, post, prefix + "audit", node, need{}, "", (*call).auditOfWorker, operation{
+				id: "addRecord", about: "Add a record to the audit log", body: control.Record{},
+			}},
 		}
 	default:
-		const path = control + "instances/{instance_}/"
+		const path = prefix + "instances/{instance_}/"
 		return []route{
-			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", preparing(deploying()...), (*call).deploySpec},
-			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", trying(), (*call).rollBackSpec},
-			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", trying(), (*call).promoteSpec},
-			{internalSite, get, path + "projections", node, need{in: instance}, "", inEnvironment(paged()...), (*call).listProjections},
-			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", nil, (*call).getBackupSettings},
-			{internalSite, http.MethodPut, path + "backup_settings", node, need{in: instance}, "backup_settings.change", tryingPlace(), (*call).changeBackupSettings},
-			{internalSite, get, path + "usage", node, need{in: instance}, "", span(), (*call).usageDays},
-			{internalSite, get, path + "month", node, need{in: instance}, "", nil, (*call).usageMonth},
-			{internalSite, get, control + faultPattern, node, need{}, "", nil, (*call).faultOfWorker},
-			{internalSite, get, control + "scrub", node, need{}, "", nil, (*call).getScrub},
-			{internalSite, post, control + "scrub", node, need{}, "", nil, (*call).beginScrubOfWorker},
+			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", (*call).deploySpec, operation{
+				id: "deployOnWorker", about: "Deploy a spec, or try it", query: preparing(deploying()...),
+				body: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+				accepted: wire.SpecPrepared{}, headers: specTag(),
+			}},
+			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", (*call).rollBackSpec, operation{
+				id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", query: trying(),
+				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+			}},
+			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", (*call).promoteSpec, operation{
+				id: "promoteOnWorker", about: "Copy a spec from one environment to another", query: trying(),
+				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+			}},
+			{internalSite, get, path + "projections", node, need{in: instance}, "", (*call).listProjections, operation{
+				id: "listProjectionsOfWorker", about: "The projections of an environment", query: inEnvironment(paged()...),
+				gives: wire.Projections{},
+			}},
+			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", (*call).getBackupSettings, operation{
+				id: "getBackupSettingsOfWorker", about: "How backups of an instance are made and kept",
+				gives: wire.BackupSettingsShown{},
+			}},
+			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", (*call).changeBackupSettings, operation{
+				id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept",
+				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+			}},
+			{internalSite, get, path + "usage", node, need{in: instance}, "", (*call).usageDays, operation{
+				id: "getUsageOfWorker", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+			}},
+			{internalSite, get, path + "month", node, need{in: instance}, "", (*call).usageMonth, operation{
+				id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{},
+			}},
+			{internalSite, get, prefix + faultPattern, node, need{}, "", (*call).faultOfWorker, operation{
+				id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{},
+			}},
+			{internalSite, get, prefix + "scrub", node, need{}, "", (*call).getScrub, operation{
+				id: "getScrubOfWorker", about: "How far a worker is with looking for damage, and what it has found",
+				gives: wire.ScrubShown{},
+			}},
+			{internalSite, post, prefix + "scrub", node, need{}, "", (*call).beginScrubOfWorker, operation{
+				id: "beginScrubOfWorker", about: "Have a worker look for damage now", body: struct{}{}, optional: true,
+				gives: wire.ScrubShown{},
+			}},
 		}
 	}
 }

@@ -19,16 +19,13 @@ import (
 func scrubRoutes() []route {
 	operate := need{control.RightOperate, aServer}
 	return []route{
-		{controlSite, get, "/api/scrub", operator, operate, "", nil, (*call).getScrub},
-		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", nil, (*call).beginScrub},
-	}
-}
-
-// scrubOperations describes them.
-func scrubOperations() map[string]operation {
-	return map[string]operation{
-		"GET /api/scrub":  {id: "getScrub", about: "How far the server is with looking for damage, and what it has found", gives: wire.ScrubShown{}},
-		"POST /api/scrub": {id: "beginScrub", about: "Look for damage now", takes: struct{}{}, optional: true, gives: wire.ScrubShown{}},
+		{controlSite, get, "/api/scrub", operator, operate, "", (*call).getScrub, operation{
+			id: "getScrub", about: "How far the server is with looking for damage, and what it has found",
+			gives: wire.ScrubShown{},
+		}},
+		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", (*call).beginScrub, operation{
+			id: "beginScrub", about: "Look for damage now", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
+		}},
 	}
 }
 

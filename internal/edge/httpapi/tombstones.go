@@ -13,13 +13,32 @@ import (
 func tombstoneRoutes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{
-		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, tombstoned(), (*call).createTombstone},
-		{0, get, "tombstones", operator, view, "", pagedTombstones(), (*call).listTombstones},
-		{0, get, "tombstones/{tombstone}", operator, view, "", nil, (*call).getTombstone},
-		{0, get, "tombstones/{tombstone}/streams", operator, view, "", []parameter{limited(), cursor()}, (*call).listTombstoneStreams},
-		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", nil, (*call).getCertificate},
-		{0, http.MethodDelete, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, nil, (*call).cancelTombstone},
-		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, forced(), (*call).executeTombstone},
+		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, (*call).createTombstone, operation{
+			id: "createTombstone", about: "Ask for the erasure of an aggregate, or what it would reach",
+			query: tombstoned(), body: wire.NewTombstone{}, optional: true, gives: wire.TombstoneDryRun{},
+			anew: wire.TombstoneShown{},
+		}},
+		{0, get, "tombstones", operator, view, "", (*call).listTombstones, operation{
+			id: "listTombstones", about: "What was erased or is to be, the newest first", query: pagedTombstones(),
+			gives: wire.Tombstones{},
+		}},
+		{0, get, "tombstones/{tombstone}", operator, view, "", (*call).getTombstone, operation{
+			id: "getTombstone", about: "A tombstone and how far it is", gives: wire.TombstoneShown{},
+		}},
+		{0, get, "tombstones/{tombstone}/streams", operator, view, "", (*call).listTombstoneStreams, operation{
+			id: "listTombstoneStreams", about: "All streams that an erasure has reached",
+			query: []parameter{limited(), cursor()}, gives: wire.AffectedStreams{},
+		}},
+		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", (*call).getCertificate, operation{
+			id: "getCertificate", about: "The signed certificate of an erasure", gives: file{"text/plain"},
+		}},
+		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, (*call).cancelTombstone, operation{
+			id: "cancelTombstone", about: "Cancel a tombstone that is pending", gives: wire.TombstoneShown{},
+		}},
+		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, (*call).executeTombstone, operation{
+			id: "executeTombstone", about: "Carry out an erasure, in the background", query: forced(),
+			body: wire.ExecuteTombstone{}, optional: true, accepted: wire.TombstoneShown{},
+		}},
 	}
 }
 
