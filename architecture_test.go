@@ -318,23 +318,29 @@ func dir(tb testing.TB, name string) []string {
 	return names
 }
 
-// TestGlossary checks that a type with the name of a word is declared only where the glossary says, that it is declared there,
-// and that retired names are no identifiers any more.
+// TestGlossary checks that each term has one meaning, in order below its floor, that a type with the name of a term is declared
+// only where the glossary says, that it is declared there, and that retired names are not identifiers.
 func TestGlossary(t *testing.T) {
 	text := page(t, "GLOSSARY.md")
-	homes := map[string][]string{}
-	last := ""
-	for _, row := range rows(text) {
-		if len(row) != 3 || row[1] == "" {
-			t.Errorf("the word %q has no meaning", row[0])
-			continue
-		}
-		if last >= strings.ToLower(row[0]) {
-			t.Errorf("%q stands after %q", row[0], last)
-		}
-		last = strings.ToLower(row[0])
-		if names := quoted(row[2]); len(names) > 0 {
-			homes[names[0]] = names[1:]
+	homes, terms := map[string][]string{}, map[string]bool{}
+	for floor := range strings.SplitSeq(text, "\n## ") {
+		last := ""
+		for _, row := range rows(floor) {
+			if len(row) != 3 || row[1] == "" {
+				t.Errorf("the term %q has no meaning", row[0])
+				continue
+			}
+			term := strings.ToLower(row[0])
+			if terms[term] {
+				t.Errorf("%q has two rows", row[0])
+			}
+			if last >= term {
+				t.Errorf("%q stands after %q", row[0], last)
+			}
+			last, terms[term] = term, true
+			if names := quoted(row[2]); len(names) > 0 {
+				homes[names[0]] = names[1:]
+			}
 		}
 	}
 	_, list, _ := strings.Cut(text, "Retired as identifiers:")
