@@ -39,6 +39,9 @@ SUITES    ?= tick data_plane implications control identity repairs workflows pro
 # under the race detector cannot share it. Flags of one's own are kept.
 COMPILED := CGO_ENABLED=0 GOFLAGS="$$(go env GOFLAGS) -trimpath"
 
+# A release is built with the version of Go that go.mod names, whichever one is installed.
+GO_OF_MODULE := go$$(awk '/^go / {print $$2}' go.mod)
+
 # A folder with data too large for the repository: data/ (official test suites) and acceptance/ (black-box suites).
 # Tests that want it say so where it is absent.
 J17_SHARED ?= $(wildcard ../shared)
@@ -77,8 +80,12 @@ build: ## build bin/j17, a static program
 	$(COMPILED) go build -o bin/j17 ./cmd/j17
 
 .PHONY: dist
-dist: ## build archives of the program for Linux and macOS, with checksums, into dist/ (PLATFORMS='linux/amd64')
-	@packaging/dist.sh $(PLATFORMS)
+dist: ## build a release into dist/: archives for Linux and macOS, checksums, a bill of materials (PLATFORMS='linux/amd64')
+	@GOTOOLCHAIN=$(GO_OF_MODULE) go run ./tools/dist $(PLATFORMS)
+
+.PHONY: reproducible
+reproducible: ## build a release from two clones of the last commit and compare the bytes; takes minutes (PLATFORMS='linux/amd64')
+	@packaging/reproducible.sh $(PLATFORMS)
 
 .PHONY: docs
 docs: ## write llms.txt from the pages in docs/

@@ -44,7 +44,8 @@ func TestCommandLines(t *testing.T) {
 	var b strings.Builder
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
-		// The usage, and what else calls the command.
+		// The usage as the help has it, and what else calls the command.
+		cmd.InitDefaultHelpFlag()
 		b.WriteString(cmd.UseLine())
 		if len(cmd.Aliases) > 0 {
 			fmt.Fprintf(&b, " (or %s)", strings.Join(cmd.Aliases, ", "))
@@ -55,8 +56,6 @@ func TestCommandLines(t *testing.T) {
 		b.WriteString("\n")
 
 		// Its flags. Those that it inherits stand with the command that has them.
-		cmd.InitDefaultHelpFlag()
-		cmd.InitDefaultVersionFlag()
 		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Name == "help" {
 				return

@@ -176,15 +176,26 @@ func (e *env) root() *cobra.Command {
 		Long:          "j17 turns one JSON spec into a durable event-sourcing backend over HTTP.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			e.machine = wantsJSON(cmd, nil)
 		},
 	}
 
-	root.Version = programVersion
-	root.SetVersionTemplate("j17 {{.Version}}\n")
+	// The version that cobra prints by itself goes through a template, for which the linker keeps every exported method of the program.
+	version := root.Flags().BoolP("version", "v", false, "version for j17")
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if *version {
+			return nil
+		}
+		return noArgs(cmd, args)
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*version {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(e.out, "j17", programVersion)
+		return err
+	}
 	root.SetIn(e.in)
 	root.SetErr(e.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
