@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -181,7 +182,7 @@ func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 
 // buildSome indexes the next events of a tenant and returns how far it is, nil when nothing is left.
 func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, err error) {
-	err = s.run(ctx, ordinary, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
 		if state, err = getBuild(s.db, t.nextNumber); err != nil || state == nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -86,7 +87,7 @@ func (s *Store) releaseSome(ctx context.Context, t j17.Tenant, space store.Space
 	if err != nil || len(entries) == 0 {
 		return 0, 0, err
 	}
-	err = s.run(ctx, freeing, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 		n = 0
 		for _, entry := range entries {
 			released, err := b.release(b.tenant(t), space, entry)

@@ -2,7 +2,7 @@ package pebble
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -27,14 +28,31 @@ const (
 	keptBytes = 1 << 20
 )
 
+// call is one call that waits for the committer.
+type call = queue.Call[*batch]
+
+// admit returns why a call is not worth queueing: space is short, and the call would wait for it.
+func (s *Store) admit(need queue.Need) error {
+	if s.disk.short.Load() && s.disk.check() && s.disk.refuses(need) {
+		return store.ErrFull
+	}
+	return nil
+}
+
+// Barrier waits until all writes before it are decided. See store.Store.
+func (s *Store) Barrier(ctx context.Context) error {
+	// The committer takes a call when the batch before it is durable, published and answered.
+	return s.queue.Do(ctx, queue.Always, func(*batch) error { return nil })
+}
+
 // commitLoop is the committer. It ends when the store closes and all calls are answered.
 func (s *Store) commitLoop() {
 	defer close(s.committed)
 	b := &batch{store: s}
 	b.init()
 	var calls []*call
-	for s.queue.wait() {
-		calls = s.queue.take(calls[:0])
+	for s.queue.Wait() {
+		calls = s.queue.Take(calls[:0])
 		if !s.commitAll(b, calls) {
 			calls = nil
 		}
@@ -60,8 +78,8 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 		complete := b.fill(calls, refusal, unbelieved)
 		b.endLookup()
 		if !b.empty() {
-			if err := s.queue.begin(calls); err != nil {
-				refuse(calls, err)
+			if err := s.queue.Begin(calls); err != nil {
+				queue.Refuse(calls, err)
 				return true
 			}
 			ours, err := s.write(b)
@@ -69,14 +87,14 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 				return false
 			}
 			if err != nil {
-				refuse(calls, err)
+				queue.Refuse(calls, err)
 				return true
 			}
 		}
 
 		// They are durable now.
 		for _, c := range calls[:complete] {
-			c.answer(c.err)
+			c.Finish()
 		}
 		calls = calls[complete:]
 	}
@@ -89,13 +107,13 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 	s.noteChanges(b)
 	s.logged.Add(uint64(b.writes.Len()))
 	err = s.db.Apply(b.writes, pebble.Sync)
-	ours = s.queue.end()
+	ours = s.queue.End()
 	if s.disk.failed.Load() {
-		return ours, unknown(store.ErrFailed)
+		return ours, queue.Unknown(store.ErrFailed)
 	}
 	if err != nil {
 		s.disk.fail(fmt.Errorf("apply a batch: %w", err))
-		return ours, unknown(err)
+		return ours, queue.Unknown(err)
 	}
 
 	// What it leaves in memory, unless those have their answer who wrote it: it is theirs.
@@ -109,21 +127,6 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 	s.publish(b)
 	return ours, nil
 }
-
-// refuse answers calls of which nothing was written, unless earlier batches hold a part.
-func refuse(calls []*call, err error) {
-	for _, c := range calls {
-		if c.split && !errors.Is(err, store.ErrUnknown) {
-			c.answer(unknown(err))
-			continue
-		}
-		c.answer(err)
-	}
-}
-
-// unknown is ErrUnknown with a cause, which it does not wrap: the cause may be an error that promises that nothing was
-// written.
-func unknown(cause error) error { return fmt.Errorf("%w: %v", store.ErrUnknown, cause) } //nolint:errorlint // see above
 
 // publish makes a durable batch visible to all readers.
 func (s *Store) publish(b *batch) {
@@ -396,29 +399,20 @@ func (b *batch) fill(calls []*call, full, unbelieved error) int {
 		b.lookUp(calls)
 	}
 	for i, c := range calls {
-		var refusal error
 		switch {
-		case unbelieved != nil && c.need != always:
-			refusal = unbelieved
-		case full != nil && b.store.disk.refuses(c.need):
-			refusal = full
-		}
-		switch {
-		case refusal != nil:
-			c.err = refusal
-			if c.split {
-				c.err = unknown(refusal)
-			}
-		case c.op != nil:
+		case unbelieved != nil && c.Need() != queue.Always:
+			c.Fail(unbelieved)
+		case full != nil && b.store.disk.refuses(c.Need()):
+			c.Fail(full)
+		case c.Op() != nil:
 			b.operated = true
-			if c.err = c.op(b); c.err != nil {
+			err := c.Op()(b)
+			if err != nil {
 				b.reset()
 			}
-		default:
-			if !b.stageUnits(c) {
-				c.split = true
-				return i
-			}
+			c.Fail(err)
+		case !b.stageUnits(c):
+			return i
 		}
 	}
 	return len(calls)
@@ -426,24 +420,11 @@ func (b *batch) fill(calls []*call, full, unbelieved error) int {
 
 // stageUnits stages the units of a call. It reports false when the batch was full before the last one.
 func (b *batch) stageUnits(c *call) bool {
-	t := b.tenant(c.tenant)
-	for ; c.done < len(c.units); c.done++ {
-		if b.writes.Len() >= maxBatchBytes {
-			return false
-		}
-		u, r := &c.units[c.done], &c.results[c.done]
-		if slices.ContainsFunc(u.After, func(n int) bool { return c.results[n].Outcome != store.Committed }) {
-			*r = store.Result{Outcome: store.Conflict}
-			continue
-		}
-		if c.err = b.stageUnit(t, u, r); c.err != nil {
-			if c.done > 0 && errors.Is(c.err, store.ErrBusy) {
-				c.err = unknown(c.err) // it promises that nothing was written, and the units before this one may be
-			}
-			return true
-		}
-	}
-	return true
+	t := b.tenant(c.Tenant)
+	return c.Stage(
+		func() bool { return b.writes.Len() >= maxBatchBytes },
+		func(u *store.Append, r *store.Result) error { return b.stageUnit(t, u, r) },
+	)
 }
 
 // stage marks the tenant as changed by this batch, and lists it when it is new.

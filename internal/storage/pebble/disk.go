@@ -20,6 +20,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17/internal/base/clock"
+
+	"j17/internal/storage/queue"
 )
 
 // disk is the file system that Pebble sees. It takes from Pebble the faults that Pebble answers by ending the
@@ -191,9 +193,9 @@ func (d *disk) tight() bool {
 
 // refuses reports whether calls of a need are refused while space is short. What makes room goes on until the ballast is
 // given up and little of what it held is left.
-func (d *disk) refuses(n need) bool {
-	if n != freeing {
-		return n == ordinary
+func (d *disk) refuses(n queue.Need) bool {
+	if n != queue.Freeing {
+		return n == queue.Ordinary
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

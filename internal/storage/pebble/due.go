@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -429,11 +430,11 @@ func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (item
 	if err != nil || !due || c.Limit <= 0 {
 		return nil, err
 	}
-	need := ordinary
+	need := queue.Ordinary
 	if c.Freeing {
-		need = freeing
+		need = queue.Freeing
 	}
-	err = s.run(ctx, need, func(b *batch) error {
+	err = s.queue.Do(ctx, need, func(b *batch) error {
 		items, err = b.claim(b.tenant(t), &c, from)
 		return err
 	})

@@ -9,6 +9,8 @@ import (
 
 	"j17"
 	"j17/internal/base/panics"
+
+	"j17/internal/storage/queue"
 )
 
 // filter tells of most of what a tenant does not have, tags or streams, that it does not, without a look at what is stored: a Bloom filter.
@@ -144,7 +146,7 @@ func (s *Store) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 // fillFilter makes a filter a tenant's. It ends early when the tenant is gone.
 func (s *Store) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 	// What is stored from here on is put into it by the committer.
-	err := s.run(s.life, always, func(b *batch) error {
+	err := s.queue.Do(s.life, queue.Always, func(b *batch) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if t := s.tenants[name]; t.nextNumber == f.number {

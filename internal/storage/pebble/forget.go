@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -18,7 +19,7 @@ func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.Str
 		return err
 	}
 	for some := range slices.Chunk(found, forgetAtOnce) {
-		err := s.run(ctx, freeing, func(b *batch) error {
+		err := s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 			tn, replaced := b.tenant(t), make(map[string]uint64, len(some))
 			for _, id := range some {
 				r, expires, err := getCommand(s.db, tn.nextNumber, id)

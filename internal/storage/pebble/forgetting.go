@@ -3,6 +3,8 @@ package pebble
 import (
 	"context"
 	"fmt"
+
+	"j17/internal/storage/queue"
 )
 
 const (
@@ -23,7 +25,7 @@ func (s *Store) Forget(ctx context.Context) error {
 		if written > 0 {
 			zeros = zeros[:overwrittenAtOnce]
 		}
-		err := s.run(ctx, ordinary, func(b *batch) error {
+		err := s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 			b.key, b.value = nil, nil
 			must(b.writes.Set(key, zeros, nil))
 			b.remove(key)

@@ -38,7 +38,7 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 	b.reset()
 	calls := make([]*call, mostWanted+10)
 	for i := range calls {
-		calls[i] = &call{tenant: of, units: smallUnits(i*101%len(calls), 1), results: make([]store.Result, 1)}
+		calls[i] = &call{Tenant: of, Units: smallUnits(i*101%len(calls), 1), Results: make([]store.Result, 1)}
 	}
 	b.lookUp(calls)
 	if n := len(b.heads); n != mostWanted-1 {
@@ -48,17 +48,17 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 		t.Errorf("%d calls are staged", n)
 	}
 	for i, c := range calls {
-		key, length := c.units[0].Events[0].Key, uint64(1)
+		key, length := c.Units[0].Events[0].Key, uint64(1)
 		if i*101%len(calls) < 10 {
 			length = 2
 		}
 		switch {
 		case key == damaged:
-			if _, is := errors.AsType[*store.CorruptionError](c.err); !is {
-				t.Errorf("%s: %v, want what is damaged", key, c.err)
+			if _, is := errors.AsType[*store.CorruptionError](c.Err()); !is {
+				t.Errorf("%s: %v, want what is damaged", key, c.Err())
 			}
-		case c.err != nil || c.results[0].Outcome != store.Committed || c.results[0].Lengths[0] != length:
-			t.Errorf("%s: %v, %+v, want length %d", key, c.err, c.results[0], length)
+		case c.Err() != nil || c.Results[0].Outcome != store.Committed || c.Results[0].Lengths[0] != length:
+			t.Errorf("%s: %v, %+v, want length %d", key, c.Err(), c.Results[0], length)
 		}
 	}
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -81,7 +82,7 @@ func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 
 	// A number of its own.
 	l := &loading{store: s, name: name}
-	err := s.run(ctx, ordinary, func(b *batch) error {
+	err := s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
 		if err := withoutEvents(t); err != nil {
 			return err
@@ -109,7 +110,7 @@ func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 
 // roomToLoad says whether a load may write another file.
 func (s *Store) roomToLoad() error {
-	if err := s.queue.refusal(); err != nil {
+	if err := s.queue.Refusal(); err != nil {
 		return err
 	}
 	if s.disk.check() {
@@ -368,7 +369,7 @@ func (l *loading) Discard() {
 	}
 
 	// What cannot be removed now is removed by a start.
-	_ = l.store.run(l.store.life, always, func(b *batch) error {
+	_ = l.store.queue.Do(l.store.life, queue.Always, func(b *batch) error {
 		if b.tenant(l.name).nextNumber == l.number {
 			return nil // Commit has not heard that it was committed
 		}
@@ -451,7 +452,7 @@ func (l *loading) commit(ctx context.Context, fences []store.Fence) error {
 	}
 
 	// From here on the tenant has them.
-	return l.store.run(ctx, ordinary, func(b *batch) error { return l.list(b, fences) })
+	return l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error { return l.list(b, fences) })
 }
 
 // roomFor says whether the load can still be committed, before its tables are taken in.

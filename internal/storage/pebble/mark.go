@@ -474,7 +474,7 @@ func (s *Store) settle(end <-chan struct{}) bool {
 	var flush request
 	select {
 	case flush = <-asked:
-	case <-s.queue.faulted:
+	case <-s.queue.Faulted():
 		return true
 	case <-end:
 		return false
@@ -490,7 +490,7 @@ func (s *Store) settle(end <-chan struct{}) bool {
 			s.disk.marks.finish(s.totals())
 		}
 	case <-failing:
-	case <-s.queue.faulted:
+	case <-s.queue.Faulted():
 	case <-end:
 		return false
 	}

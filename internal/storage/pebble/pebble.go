@@ -27,6 +27,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -91,7 +92,7 @@ type Store struct {
 	logger *slog.Logger
 	life   *lifetime
 	events *events
-	queue  *queue
+	queue  *queue.Writes[*batch]
 	guard  *clockGuard
 	// sealing does not change after the store was opened.
 	sealing sealing
@@ -233,13 +234,13 @@ func Open(o Options) (*Store, error) {
 		logger:    o.Logger,
 		life:      &lifetime{done: make(chan struct{})},
 		events:    newEvents(),
-		queue:     newQueue(),
 		committed: make(chan struct{}),
 		tenants:   map[j17.Tenant]*tenant{},
 		heads:     newHeadCache(), streamSeed: maphash.MakeSeed(),
 		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
 		due:    map[store.Space]*dueOrder{},
 	}
+	s.queue = queue.New[*batch](s.admit)
 	s.disk = &disk{
 		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
 		merging: newMerging(), onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
@@ -309,8 +310,8 @@ func (s *Store) unlessFaulted(done <-chan struct{}, work func() error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-s.queue.faulted:
-		return s.queue.refusal()
+	case <-s.queue.Faulted():
+		return s.queue.Refusal()
 	case <-done:
 		return nil
 	}
@@ -442,7 +443,7 @@ func (s *Store) checkFormat() (uint32, error) {
 // Status tells what is accepted and how much room there is. See store.Store.
 func (s *Store) Status() store.Status {
 	st := store.Status{Readable: true, Writable: true}
-	switch err := s.queue.refusal(); {
+	switch err := s.queue.Refusal(); {
 	case err != nil:
 		st.Writable, st.Reason = false, err.Error()
 		if errors.Is(err, store.ErrClosed) {
@@ -472,18 +473,18 @@ func (s *Store) FilterBytes() uint64 {
 // fail stops all writes after a fault that leaves it open what has become durable.
 func (s *Store) fail(cause error) {
 	s.logger.Error("a write to disk failed, no more writes are accepted", slog.Any("error", cause))
-	s.queue.shut(fmt.Errorf("%w: restart j17 when the fault is mended: %w", store.ErrFailed, cause))
-	s.queue.abandon(unknown(cause), s.queue.refusal())
+	s.queue.Shut(fmt.Errorf("%w: restart j17 when the fault is mended: %w", store.ErrFailed, cause))
+	s.queue.Abandon(cause, s.queue.Refusal())
 }
 
 // stalled answers those who would have to wait until the volume has room again.
 func (s *Store) stalled() {
-	s.queue.abandon(unknown(store.ErrFull), store.ErrFull)
+	s.queue.Abandon(store.ErrFull, store.ErrFull)
 }
 
 // starved answers those who would have to wait until the process may open files again.
 func (s *Store) starved() {
-	s.queue.abandon(unknown(store.ErrBusy), store.ErrBusy)
+	s.queue.Abandon(store.ErrBusy, store.ErrBusy)
 }
 
 // Close waits for running calls and releases the store. See store.Store. After a fault it waits for nobody: readers then may
@@ -502,17 +503,17 @@ func (s *Store) shutdown(end <-chan struct{}) error {
 	s.closed = true
 	s.mu.Unlock()
 	s.ending.Store(true)
-	s.queue.shut(store.ErrClosed)
+	s.queue.Shut(store.ErrClosed)
 	close(s.life.done)
 	s.background.Wait()
 	s.endArchives(nil, store.ErrClosed)
 	s.endPiles("", store.ErrClosed)
 	select {
 	case <-s.committed:
-	case <-s.queue.faulted:
+	case <-s.queue.Faulted():
 	}
 	settled := s.settle(end)
-	switch released := s.awaitRelease(s.queue.faulted, end, func() bool { return s.readers == 0 }); {
+	switch released := s.awaitRelease(s.queue.Faulted(), end, func() bool { return s.readers == 0 }); {
 	case s.disk.failed.Load():
 	case released && settled:
 		s.reap()

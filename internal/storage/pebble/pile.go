@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -43,7 +44,7 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 		return nil, err
 	}
 	p := &pile{store: s, name: name}
-	err := s.run(ctx, ordinary, func(b *batch) error {
+	err := s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
 		if !t.listed {
 			return fmt.Errorf("tenant %s: %w", name, store.ErrNotFound)
@@ -123,7 +124,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 	if err := p.store.roomToGather(); err != nil {
 		return err
 	}
-	return p.store.run(ctx, ordinary, func(b *batch) error {
+	return p.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		// Whether it may be written is known before anything is.
 		t := b.tenant(p.name)
 		if !t.listed || t.nextNumber != p.number {

@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -128,7 +129,7 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 	if err := s.removeOld(ctx, t, append(ranges, all)); err != nil || len(records) == 0 {
 		return err
 	}
-	err = s.run(ctx, always, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Always, func(b *batch) error {
 		for _, key := range records {
 			b.remove(key)
 		}
@@ -169,7 +170,7 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 	ranges = joined(ranges, tables)
 
 	// Every file that holds an old value is overlapped by a younger one.
-	err = s.run(ctx, ordinary, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		s.reap()
 		for i := range ranges {
 			must(b.writes.RangeKeyUnset(ranges[i].lower, ranges[i].upper, nil, nil))
@@ -313,8 +314,8 @@ func (s *Store) awaitDeletion(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-s.queue.faulted:
-			return s.queue.refusal()
+		case <-s.queue.Faulted():
+			return s.queue.Refusal()
 		case <-ctx.Done():
 			return ctx.Err()
 		}

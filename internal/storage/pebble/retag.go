@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -27,7 +28,7 @@ func (s *Store) Retag(ctx context.Context, t j17.Tenant, events []store.Retagged
 	if err != nil || len(events) == 0 {
 		return err
 	}
-	return s.run(ctx, ordinary, func(b *batch) error {
+	return s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		var result store.Result
 		if err := b.checkUnit(tn, &store.Append{Fences: fences}, &result); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 // rewrite replaces events of streams whose chains are known as far as they went a moment ago.
 func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain) (result store.Result, err error) {
 	// The conditions are those of a unit without events.
-	err = s.run(ctx, ordinary, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		u := &store.Append{Pre: r.Pre, Fences: r.Fences, Side: r.Side}
 		result = store.Result{Outcome: store.Committed, Timestamp: tn.next.raise(0)}

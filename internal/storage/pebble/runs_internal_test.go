@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -53,14 +54,14 @@ func TestUnitsOfABatchShareEntries(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, clock.System{})
 	const first, second = j17.Tenant("a/prod"), j17.Tenant("b/prod")
-	err := s.run(t.Context(), always, func(b *batch) error {
+	err := s.queue.Do(t.Context(), queue.Always, func(b *batch) error {
 		for _, part := range []struct {
 			tenant  j17.Tenant
 			from, n int
 		}{{first, 0, 70}, {second, 0, 3}, {first, 70, 130}, {second, 3, 1}} {
-			c := &call{tenant: part.tenant, units: smallUnits(part.from, part.n), results: make([]store.Result, part.n)}
-			if !b.stageUnits(c) || c.err != nil {
-				return fmt.Errorf("%v of %d units are staged: %w", c.done, part.n, c.err)
+			c := &call{Tenant: part.tenant, Units: smallUnits(part.from, part.n), Results: make([]store.Result, part.n)}
+			if !b.stageUnits(c) || c.Err() != nil {
+				return fmt.Errorf("%d of %d units are not staged: %w", len(c.Waiting()), part.n, c.Err())
 			}
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -424,7 +425,7 @@ func (s *Store) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 	if strings.IndexByte(string(space), 0) >= 0 {
 		return nil
 	}
-	return s.run(ctx, freeing, func(b *batch) error {
+	return s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 		s.mu.Lock()
 		number := s.numberLocked(t)
 		s.mu.Unlock()
@@ -451,7 +452,7 @@ func (s *Store) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, s
 		}
 	}
 	var r store.Result
-	err := s.run(ctx, freeing, func(b *batch) error {
+	err := s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 		of := b.tenant(t)
 		if err := b.stageUnit(of, &u, &r); err != nil || r.Outcome != store.Committed || !of.listed {
 			return err
@@ -622,7 +623,7 @@ func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (
 	if err != nil || !found {
 		return nil, err
 	}
-	err = s.run(ctx, freeing, func(b *batch) error {
+	err = s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 		next, err = b.removeExpired(b.tenant(name), from)
 		return err
 	})

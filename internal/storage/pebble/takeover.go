@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -75,7 +76,7 @@ func (s *Store) following() []*changedKeys {
 
 // follow begins to note what changes of the load's tenant.
 func (l *loading) follow(ctx context.Context) error {
-	return l.store.run(ctx, ordinary, func(b *batch) error {
+	return l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
 		if err := withoutEvents(t); err != nil {
 			return err
@@ -90,7 +91,7 @@ func (l *loading) follow(ctx context.Context) error {
 // followAgain follows the load's tenant anew, and reports that, if more of it has changed since it is followed than is made up for: what it has is to
 // be copied once more. The last time that is an error.
 func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err error) {
-	err = l.store.run(ctx, ordinary, func(b *batch) error {
+	err = l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
 		switch {
 		case l.changed.number != t.nextNumber || l.changed.lost && last:

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -33,10 +34,10 @@ func TestLoadCopiesBesideTheCommitter(t *testing.T) {
 		s.followed = append(s.followed, staged)
 		return nil
 	}
-	if err := errors.Join(s.run(t.Context(), always, follow), fillLoad(l, 10), l.Commit(t.Context())); err != nil {
+	if err := errors.Join(s.queue.Do(t.Context(), queue.Always, follow), fillLoad(l, 10), l.Commit(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.run(t.Context(), always, func(*batch) error {
+	if err := s.queue.Do(t.Context(), queue.Always, func(*batch) error {
 		if len(staged.keys) > 0 || len(s.followed) != 1 {
 			t.Errorf("the batch had %d items and commands, and %d tenants are followed", len(staged.keys), len(s.followed))
 		}

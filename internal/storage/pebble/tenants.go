@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -87,7 +88,7 @@ func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
 	if err := store.ValidTenant(name); err != nil {
 		return err
 	}
-	return s.run(ctx, always, func(b *batch) error {
+	return s.queue.Do(ctx, queue.Always, func(b *batch) error {
 		t := b.tenant(name)
 		if !t.listed {
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"j17"
+	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
 )
 
@@ -30,28 +31,10 @@ func (s *Store) Append(ctx context.Context, t j17.Tenant, units []store.Append) 
 			}
 		}
 	}
-	need := freeing
-	if slices.ContainsFunc(units, func(u store.Append) bool { return !u.Frees() }) {
-		need = ordinary
-	}
-	results := make([]store.Result, len(units))
 	if len(units) == 0 {
-		return results, nil
+		return []store.Result{}, nil
 	}
-	if err := s.appendUnits(ctx, t, units, results, need); err != nil {
-		return nil, err
-	}
-	return results, nil
-}
-
-func (s *Store) appendUnits(
-	ctx context.Context, t j17.Tenant, units []store.Append, results []store.Result, need need,
-) error {
-	c := s.queue.get()
-	c.tenant, c.units, c.results, c.need = t, units, results, need
-	err := s.submit(ctx, c)
-	s.queue.release(c)
-	return err
+	return s.queue.Append(ctx, t, units, queue.NeedOf(units))
 }
 
 // Command returns the result of a command. See store.Store.
@@ -298,12 +281,12 @@ const mostWanted = 256
 func (b *batch) lookUp(calls []*call) {
 	b.wanted = b.wanted[:0]
 	for _, c := range calls {
-		if c.op != nil || len(b.wanted) == mostWanted {
+		if c.Op() != nil || len(b.wanted) == mostWanted {
 			break // operations are alone
 		}
-		t := b.tenant(c.tenant)
-		for i := c.done; i < len(c.units); i++ {
-			events := c.units[i].Events
+		t := b.tenant(c.Tenant)
+		for _, u := range c.Waiting() {
+			events := u.Events
 			for n := range events[:min(len(events), mostWanted-len(b.wanted))] {
 				b.wanted = append(b.wanted, wantedHead{t, events[n].Key})
 			}

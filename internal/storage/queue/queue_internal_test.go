@@ -1,4 +1,4 @@
-package pebble
+package queue
 
 import (
 	"context"
@@ -10,19 +10,19 @@ import (
 // TestCancelledCallsAreLetGo gives up a call while the committer takes none: nothing of it waits on.
 func TestCancelledCallsAreLetGo(t *testing.T) {
 	t.Parallel()
-	s := &Store{queue: newQueue(), disk: &disk{}}
+	q := New[struct{}](nil)
 	waiting := func() int {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return len(s.queue.waiting)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.waiting)
 	}
-	other := s.queue.get()
-	if err := s.queue.push(other); err != nil {
+	other := q.get()
+	if err := q.push(other); err != nil {
 		t.Fatal(err)
 	}
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- s.submit(ctx, s.queue.get()) }()
+	go func() { ended <- q.submit(ctx, q.get()) }()
 	for waiting() < 2 {
 		runtime.Gosched()
 	}
@@ -30,7 +30,7 @@ func TestCancelledCallsAreLetGo(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the call ended with %v", err)
 	}
-	if n := waiting(); n != 1 || s.queue.waiting[0] != other {
+	if n := waiting(); n != 1 || q.waiting[0] != other {
 		t.Errorf("%d calls wait, one was not given up", n)
 	}
 }

@@ -1,0 +1,106 @@
+package queue
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Call is one call that waits for the committer: units to append, or an operation that commits alone.
+type Call[B any] struct {
+	Tenant  j17.Tenant
+	Units   []store.Append
+	Results []store.Result
+
+	// done is the number of units that were decided, split says that not all are in the same batch.
+	done  int
+	split bool
+	op    func(B) error
+	need  Need
+
+	err      error
+	state    atomic.Int32
+	answered chan struct{}
+}
+
+// Need is how urgent a call is when space for data is low.
+type Need uint8
+
+const (
+	// Ordinary calls wait for space.
+	Ordinary Need = iota
+	// Freeing calls make room, or have to be stored before others can: they go on while there is some reserve.
+	Freeing
+	// Always is for what the store cannot do without.
+	Always
+)
+
+// NeedOf returns the need of a call with some units.
+func NeedOf(units []store.Append) Need {
+	if slices.ContainsFunc(units, func(u store.Append) bool { return !u.Frees() }) {
+		return Ordinary
+	}
+	return Freeing
+}
+
+// The states of a call. Whichever side moves it on from queued decides whether it is executed.
+const (
+	queued int32 = iota
+	taken
+	cancelled
+)
+
+// Need returns the call's need.
+func (c *Call[B]) Need() Need { return c.need }
+
+// Waiting returns the units that are not decided yet; nil for an operation.
+func (c *Call[B]) Waiting() []store.Append { return c.Units[c.done:] }
+
+// Op returns the operation, nil where the call appends units.
+func (c *Call[B]) Op() func(B) error { return c.op }
+
+// Fail sets the call's error, which Answer passes on when the batch is durable.
+func (c *Call[B]) Fail(err error) {
+	c.err = err
+	if err != nil && c.split {
+		c.err = Unknown(err) // an earlier batch holds a part
+	}
+}
+
+// Err returns the call's error so far.
+func (c *Call[B]) Err() error { return c.err }
+
+// Finish answers the call with its own error.
+func (c *Call[B]) Finish() { c.Answer(c.err) }
+
+// Answer ends the wait of the caller.
+func (c *Call[B]) Answer(err error) {
+	c.err = err
+	c.answered <- struct{}{}
+}
+
+// Stage decides the units of the call one after the other. It reports false when the batch was full before the last one: the others go
+// into the next batch.
+func (c *Call[B]) Stage(full func() bool, decide func(u *store.Append, r *store.Result) error) bool {
+	for ; c.done < len(c.Units); c.done++ {
+		if full() {
+			c.split = true
+			return false
+		}
+		u, r := &c.Units[c.done], &c.Results[c.done]
+		if slices.ContainsFunc(u.After, func(n int) bool { return c.Results[n].Outcome != store.Committed }) {
+			*r = store.Result{Outcome: store.Conflict}
+			continue
+		}
+		if c.err = decide(u, r); c.err != nil {
+			if c.done > 0 && errors.Is(c.err, store.ErrBusy) {
+				c.err = Unknown(c.err) // it promises that nothing was written, and the units before this one may be
+			}
+			return true
+		}
+	}
+	return true
+}

@@ -1,0 +1,249 @@
+// Package queue gathers the writes of several callers, so that an engine makes many of them durable by one commit.
+//
+// Callers wait in Append and Do. The engine's committer takes the calls that wait, stages them in a batch of the type B, and answers them
+// when the batch is durable.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Writes holds the calls between their callers and the committer.
+type Writes[B any] struct {
+	// admit, if not nil, returns why a call is not worth queueing.
+	admit func(Need) error
+
+	mu      sync.Mutex
+	filled  sync.Cond
+	waiting []*Call[B]
+	// taken are the calls that wait for the commit that is under way. They are answered by whichever of End and Abandon removes them.
+	taken []*Call[B]
+	// refused, if not nil, is the answer to new calls.
+	refused error
+	faulted chan struct{}
+	pool    sync.Pool
+}
+
+// New returns an empty queue. admit, if not nil, returns the error of a call that is refused before it is queued.
+func New[B any](admit func(Need) error) *Writes[B] {
+	q := &Writes[B]{admit: admit, faulted: make(chan struct{})}
+	q.filled.L = &q.mu
+	return q
+}
+
+// Append queues valid units, waits until they are decided and durable, and returns their results.
+func (q *Writes[B]) Append(ctx context.Context, t j17.Tenant, units []store.Append, need Need) ([]store.Result, error) {
+	results := make([]store.Result, len(units))
+	c := q.get()
+	c.Tenant, c.Units, c.Results, c.need = t, units, results, need
+	err := q.submit(ctx, c)
+	q.release(c)
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// Do executes an operation in the committer, in a batch of its own.
+func (q *Writes[B]) Do(ctx context.Context, need Need, op func(B) error) error {
+	return q.submit(ctx, &Call[B]{op: op, need: need, answered: make(chan struct{}, 1)})
+}
+
+// submit queues a call and waits for its answer. A call that ctx cancels before the committer has taken it is not
+// executed; later, ctx has no influence: the answer comes with the commit.
+func (q *Writes[B]) submit(ctx context.Context, c *Call[B]) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if q.admit != nil {
+		if err := q.admit(c.need); err != nil {
+			return err
+		}
+	}
+	if err := q.push(c); err != nil {
+		return err
+	}
+	select {
+	case <-c.answered:
+	case <-ctx.Done():
+		if c.state.CompareAndSwap(queued, cancelled) {
+			q.drop(c)
+			return ctx.Err()
+		}
+		<-c.answered
+	}
+	return c.err
+}
+
+// get returns a fresh call.
+func (q *Writes[B]) get() *Call[B] {
+	c, ok := q.pool.Get().(*Call[B])
+	if !ok {
+		c = &Call[B]{answered: make(chan struct{}, 1)}
+	}
+	return c
+}
+
+// release takes back a call for another use. One that was cancelled may still be in the queue.
+func (q *Writes[B]) release(c *Call[B]) {
+	if c.state.Load() == cancelled {
+		return
+	}
+	*c = Call[B]{answered: c.answered}
+	q.pool.Put(c)
+}
+
+// push adds a call to the end of the queue.
+func (q *Writes[B]) push(c *Call[B]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refused != nil {
+		return q.refused
+	}
+	q.waiting = append(q.waiting, c)
+	if len(q.waiting) == 1 {
+		q.filled.Signal()
+	}
+	return nil
+}
+
+// drop removes a cancelled call, so that those that were given up do not pile up behind a commit that takes long.
+func (q *Writes[B]) drop(c *Call[B]) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.waiting, c); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+}
+
+// gatherRounds bounds how often Wait lets others run before a batch is taken.
+const gatherRounds = 8
+
+// Wait blocks until there are calls. It then yields to goroutines that are ready to run, as long as they push more calls: a
+// batch costs one sync, however many calls it holds. A lone caller does not wait for anybody. Wait reports false when
+// the queue refuses new calls and none are left.
+func (q *Writes[B]) Wait() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 {
+		if q.refused != nil {
+			return false
+		}
+		q.filled.Wait()
+	}
+	for range gatherRounds {
+		n := len(q.waiting)
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+		if len(q.waiting) == n {
+			break
+		}
+	}
+	return true
+}
+
+// Take appends the calls that can share a batch to calls: an operation is alone.
+func (q *Writes[B]) Take(calls []*Call[B]) []*Call[B] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for _, c := range q.waiting {
+		if c.op != nil && len(calls) > 0 {
+			break
+		}
+		n++
+		if !c.state.CompareAndSwap(queued, taken) {
+			continue
+		}
+		calls = append(calls, c)
+		if c.op != nil {
+			break
+		}
+	}
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	return calls
+}
+
+// Begin marks calls as waiting for a commit, so that Abandon can answer them. After a fault it returns their answer instead.
+func (q *Writes[B]) Begin(calls []*Call[B]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if errors.Is(q.refused, store.ErrFailed) {
+		return q.refused
+	}
+	q.taken = calls
+	return nil
+}
+
+// End takes the calls back from Begin. It reports false when Abandon has answered them.
+func (q *Writes[B]) End() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ours := q.taken != nil
+	q.taken = nil
+	return ours
+}
+
+// Shut makes the queue refuse new calls. Those that wait are still executed. The error of a fault, store.ErrFailed, comes once.
+func (q *Writes[B]) Shut(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.refused = err
+	if errors.Is(err, store.ErrFailed) {
+		close(q.faulted)
+	}
+	q.filled.Signal()
+}
+
+// Abandon answers all calls that would have to wait for a commit which may never end: with ErrUnknown for a cause those that
+// are part of it, with refused those that are not.
+func (q *Writes[B]) Abandon(cause, refused error) {
+	q.mu.Lock()
+	running, waiting := q.taken, q.waiting
+	q.taken, q.waiting = nil, nil
+	q.mu.Unlock()
+	for _, c := range running {
+		c.Answer(Unknown(cause))
+	}
+	for _, c := range waiting {
+		if c.state.CompareAndSwap(queued, taken) {
+			c.Answer(refused)
+		}
+	}
+}
+
+// Refusal returns the error that new calls are refused with, nil while they are accepted.
+func (q *Writes[B]) Refusal() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refused
+}
+
+// Faulted is closed when a fault has stopped writes for good.
+func (q *Writes[B]) Faulted() <-chan struct{} { return q.faulted }
+
+// Refuse answers calls of which nothing was written, unless earlier batches hold a part.
+func Refuse[B any](calls []*Call[B], err error) {
+	for _, c := range calls {
+		if c.split && !errors.Is(err, store.ErrUnknown) {
+			c.Answer(Unknown(err))
+			continue
+		}
+		c.Answer(err)
+	}
+}
+
+// Unknown is ErrUnknown with a cause, which it does not wrap: the cause may be an error that promises that nothing was
+// written.
+func Unknown(cause error) error { return fmt.Errorf("%w: %v", store.ErrUnknown, cause) } //nolint:errorlint // see above
