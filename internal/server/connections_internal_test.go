@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,47 @@ func TestConnectionsInUseAreNotClosed(t *testing.T) {
 	}
 	_, _ = fmt.Fprint(c.dial(t), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-arrived // there is room again
+}
+
+// TestEndIdle ends the connections that nobody uses, and leaves those on which a request is under way.
+func TestEndIdle(t *testing.T) {
+	arrived, end := make(chan struct{}), make(chan struct{})
+	c := newCounted(t, 100, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			arrived <- struct{}{}
+			<-end
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	long, idle := c.dial(t), c.dial(t)
+	_, _ = fmt.Fprint(long, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-arrived
+	if got := idle.get(); got != http.StatusNoContent {
+		t.Fatalf("a request is answered %d", got)
+	}
+	for c.idling() == 0 { // the server notes that after the answer
+		runtime.Gosched()
+	}
+	c.endIdle()
+	if got := idle.get(); got != 0 {
+		t.Errorf("a connection that nobody used goes on: %d", got)
+	}
+	close(end)
+	if got := long.status(); got != http.StatusNoContent {
+		t.Errorf("a request that was under way is answered %d", got)
+	}
+}
+
+// idling returns how many connections nobody uses.
+func (c *counted) idling() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.open {
+		if conn.idle.Load() > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // TestOneAddressHasAShare counts loopback as if it were one client.

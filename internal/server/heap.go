@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// leastFilled is the size of the smallest objects that are overwritten: smaller ones have no room for a word.
-	leastFilled = 16
+	// leastFilled is the size of the smallest objects that are overwritten. They have no room for a word themselves, but their pages may
+	// have had larger objects before.
+	leastFilled = 8
 	// headed is the size above which objects with pointers begin with a header of the runtime, of headerBytes.
 	headed, headerBytes = 512, 8
 	// fillBytes is how much of a size is allocated at a time, fillLooks for how many times in a row the heap has to grow by as much: then it has no
@@ -25,7 +26,9 @@ const (
 //  3. The free slots in pages that have other objects are allocated once too.
 //  4. What that has taken is given back.
 //
-// Stacks of goroutines are left: the runtime does not clear them, and nobody else can. It takes as long as three collections, and for a moment about as much memory as is free on the heap.
+// What the runtime takes from pages that were freed, and does not clear, is out of reach: the unused part of stacks, and what is left over
+// behind the last object of a span that is still in use. With GODEBUG=clobberfree=1 there is nothing in these either, since the runtime
+// overwrites each object when it frees it. It takes as long as three collections, and for a moment about as much memory as is free on the heap.
 func forgetHeap() {
 	fillPages()
 	runtime.GC()
