@@ -29,6 +29,7 @@ import (
 	"j17/internal/code/container"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/checkpoint"
@@ -314,13 +315,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 			s.schedule.Forget(t)
 			s.projections.Forget(t)
 		},
-		Effects: []engine.EffectsOf{
-			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return s.sagas.Effects(ctx, d) },
+		Effects: []part.EffectsOf{
+			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return s.sagas.Effects(ctx, d) },
 			s.schedule.Effects,
 		},
-		Derived: []engine.DerivedOf{
-			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
-			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return s.tagging.Derive(ctx, e) },
+		Derived: []part.DerivedOf{
+			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
+			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return s.tagging.Derive(ctx, e) },
 		},
 		Mend: func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
 			return s.places.Mend(ctx, t, damaged)
@@ -328,7 +329,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
 			return s.tagging.Tagged(ctx, t, d, fences, names)
 		},
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 			return s.unique.Look(t, d, fences)
 		},
 	})

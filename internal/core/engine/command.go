@@ -3,6 +3,7 @@ package engine
 import (
 	"j17"
 	"j17/internal/core/command"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -23,7 +24,7 @@ type Command struct {
 	Side []store.Side
 	// Effects, if not nil, says what else is to be written in that commit, as Options.Effects do: for what depends on what the command
 	// comes to.
-	Effects EffectsOf
+	Effects part.EffectsOf
 
 	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and soon after it; 0 for what
 	// comes from elsewhere.

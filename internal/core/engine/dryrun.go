@@ -10,6 +10,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -26,7 +27,7 @@ type Outlook struct {
 	Truncated bool
 	// Repeated tells that a command with the same idempotency key was carried out before, so that nothing would happen.
 	Repeated bool
-	Consequences
+	part.Consequences
 }
 
 // StateAfter is what the events of an aggregate would amount to. JSON is nil where the outlook is truncated.
@@ -34,40 +35,6 @@ type StateAfter struct {
 	Key    j17.Key
 	Length uint64
 	JSON   []byte
-}
-
-// Consequences are what effects would do, as they tell where the command is tried only.
-type Consequences struct {
-	// Scheduled are the events that would come later, Canceled those that would not come any more.
-	Scheduled, Canceled []Later
-	// Sagas are those that would begin or go on.
-	Sagas []Moved
-}
-
-func (c *Consequences) add(more *Consequences) {
-	c.Scheduled, c.Canceled = append(c.Scheduled, more.Scheduled...), append(c.Canceled, more.Canceled...)
-	c.Sagas = append(c.Sagas, more.Sagas...)
-}
-
-// Later is an event that is to come, at FireAt in Unix seconds. ID is "" where it has none yet.
-type Later struct {
-	ID       string
-	Key      j17.Key
-	Type     string
-	JSON     []byte
-	FireAt   int64
-	CancelOn []decider.Awaited
-	// By and ByType name the event that has scheduled it.
-	By     j17.Key
-	ByType string
-}
-
-// Moved is a saga that an event begins, or lets go on. ID is "" where it has none yet.
-type Moved struct {
-	ID, Type, Status string
-	// By and ByType name the event.
-	By     j17.Key
-	ByType string
 }
 
 // What an outlook shows of states at most: so many of them, and so many bytes together.

@@ -7,89 +7,17 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
-
-// Decided is what a command comes to, while it is decided.
-type Decided struct {
-	Tenant j17.Tenant
-	// Decider is what is deployed to the tenant.
-	Decider *decider.Decider
-	// Events are all that is about to be written, the command's own first, in the order of the unit. They happen at Timestamp, in
-	// Unix seconds.
-	Events    []decider.Event
-	Timestamp int64
-	// Scheduled are the events that are to come later, in the order in which they were scheduled.
-	Scheduled []decider.Scheduled
-	// Command is what was asked for, and Work what all of it is charged to.
-	Command *Command
-	Work    *work.Budget
-	// Tried tells that nothing will be stored, and somebody wants to know of the consequences.
-	Tried bool
-}
-
-// Effects are what events bring about beside events: items that are scheduled, started or moved on in the commit of their cause.
-// A store.Side may hold the positions that the events get (Stamps).
-type Effects struct {
-	Side []store.Side
-	// Fences are on the items that were looked at. Where one of them, or a condition of Side, does not hold any more, the command
-	// is decided anew.
-	Fences []store.Fence
-	// Full returns why the command is refused where an addition of Side would bring its item beyond the bound; nil where that does
-	// not refuse it, so that it is decided anew.
-	Full func(*store.SideConflict) error
-	// Changed, if not nil, is called with each item of Fences and Side that was another one when it was to be stored: whoever keeps what
-	// it has read lets go of it, before the command is decided anew.
-	Changed func(*store.SideConflict)
-	// Committed, if not nil, is called once when all of it is stored, with the positions of the events.
-	Committed func(ids []j17.StreamID)
-	// Consequences say what all this does, where the command is tried only.
-	Consequences Consequences
-}
-
-// EffectsOf says what is to be written in one commit with events. It is asked each time a command is decided. An error of it
-// refuses the command.
-type EffectsOf func(context.Context, *Decided) (Effects, error)
-
-// Entering is events that are about to be stored, whoever brings them.
-type Entering struct {
-	Tenant j17.Tenant
-	// Decider is what is deployed to the tenant, and Fences hold as long as it is.
-	Decider *decider.Decider
-	Fences  []store.Fence
-	// Events are all of a unit, in its order.
-	Events []decider.Event
-
-	// stored are called when the events are, and changed where one of fences does not hold.
-	stored  []func()
-	fences  []store.Fence
-	changed []func(*store.SideConflict)
-}
-
-// WhenStored has something called once the events are stored, and not where they never are: the command is refused, decided anew, or only tried.
-func (e *Entering) WhenStored(tell func()) { e.stored = append(e.stored, tell) }
-
-// Require has the events stored only where a fence holds. Where it does not, changed is called, and the command is decided anew.
-func (e *Entering) Require(f store.Fence, changed func()) {
-	e.fences = append(e.fences, f)
-	e.changed = append(e.changed, func(c *store.SideConflict) {
-		if c.Space == f.Space && c.Key == f.Key {
-			changed()
-		}
-	})
-}
-
-// DerivedOf says what is kept of events beside them, in their own commit. Unlike effects it follows from the events alone, so that it is
-// asked about those that happened before as well.
-type DerivedOf func(context.Context, *Entering) ([]store.Side, error)
 
 // derive adds to a plan what is kept of its events.
 func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []decider.Event) error {
 	sides, entering, err := e.derived(ctx, d, events)
-	if len(entering.fences) > 0 {
-		p.unit.Fences, p.changed = append(p.unit.Fences, entering.fences...), append(p.changed, entering.changed...)
+	if len(entering.Required) > 0 {
+		p.unit.Fences, p.changed = append(p.unit.Fences, entering.Required...), append(p.changed, entering.Changed...)
 	}
-	p.entered = entering.stored
+	p.entered = entering.Stored
 	if len(p.unit.Side) == 0 {
 		p.unit.Side = sides
 	} else {
@@ -99,8 +27,8 @@ func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []deci
 }
 
 // derived returns what is kept of events, and what else whoever keeps it has asked for.
-func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, entering *Entering, err error) {
-	entering = &Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
+func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, entering *part.Entering, err error) {
+	entering = &part.Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
 	for _, of := range e.derivedOf {
 		more, err := of(ctx, entering)
 		if err != nil {
@@ -140,8 +68,9 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan, 
 	}
 
 	// Each sees what was decided.
-	decided := &Decided{
-		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled, Command: c, Tried: p.tried, Work: b,
+	decided := &part.Decided{
+		Tenant: c.Tenant, Decider: d.Decider, Events: p.events, Timestamp: p.unit.Timestamp, Scheduled: p.scheduled,
+		Asked: c.Side, CorrelationID: c.CorrelationID, Depth: c.Depth, Work: b, Tried: p.tried,
 	}
 	for _, of := range all {
 		more, err := of(ctx, decided)
@@ -162,7 +91,7 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan, 
 		}
 		p.unit.Decided = p.unit.Decided || len(more.Side) > 0
 		if p.tried {
-			p.consequences.add(&more.Consequences)
+			p.consequences.Add(&more.Consequences)
 		}
 		if more.Full != nil {
 			p.full = append(p.full, more.Full)

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -109,9 +110,9 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	h := &hooked{Store: f.Store}
 	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
 	var asked []string
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{func(
-		_ context.Context, d *engine.Decided,
-	) (engine.Effects, error) {
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{func(
+		_ context.Context, d *part.Decided,
+	) (part.Effects, error) {
 		types := ""
 		for i := range d.Events {
 			types += d.Events[i].Type + " "
@@ -119,12 +120,12 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 		asked = append(asked, types)
 		n, rev := f.item(t, cursors, "count")
 		if len(n) == 3 {
-			return engine.Effects{}, full
+			return part.Effects{}, full
 		}
 		if d.Timestamp != f.Clock.Now().Unix() || d.Tenant != tenant || d.Decider.Types["account"] == nil {
 			t.Errorf("decided at %d in %s", d.Timestamp, d.Tenant)
 		}
-		return engine.Effects{
+		return part.Effects{
 			Side:   []store.Side{{Op: store.Put, Space: cursors, Key: "count", Value: []byte(n + "i")}},
 			Fences: []store.Fence{{Space: cursors, Key: "count", Rev: rev}},
 		}, nil
@@ -166,13 +167,13 @@ func TestEffectsOfACommand(t *testing.T) {
 	c := enginetest.Command(t, "account/"+id+"/was_paid", paid())
 	c.Side = []store.Side{{Op: store.Delete, Space: claims, Key: "c", Cond: store.IfRev, Rev: rev}}
 	asked := 0
-	c.Effects = func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+	c.Effects = func(_ context.Context, d *part.Decided) (part.Effects, error) {
 		asked++
 		if len(d.Events) < 2 || d.Events[0].Type != "was_paid" {
 			t.Errorf("it is asked about %d events", len(d.Events))
 		}
 		_, rev := f.item(t, cursors, "seen")
-		return engine.Effects{
+		return part.Effects{
 			Side:   []store.Side{{Op: store.Put, Space: claims, Key: "c", Value: []byte("next"), Stamps: []int{0}}},
 			Fences: []store.Fence{{Space: cursors, Key: "seen", Rev: rev}},
 		}, nil
@@ -221,8 +222,8 @@ func TestResolve(t *testing.T) {
 // TestWhoKeepsWhatItReadIsToldThatItChanged fences on a revision that is kept and old: the command is decided anew, on what is new.
 func TestWhoKeepsWhatItReadIsToldThatItChanged(t *testing.T) {
 	kept, told := uint64(0), 0
-	f := newFixture(t, engine.Options{Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
-		return engine.Effects{
+	f := newFixture(t, engine.Options{Effects: []part.EffectsOf{func(context.Context, *part.Decided) (part.Effects, error) {
+		return part.Effects{
 			Fences: []store.Fence{{Space: cursors, Key: "k", Rev: kept}},
 			Changed: func(c *store.SideConflict) {
 				if told++; c.Space == cursors && c.Key == "k" {

@@ -21,6 +21,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -58,22 +59,18 @@ type Options struct {
 	// Gone, if not nil, is called when a tenant has no spec any more: what others keep for the spec can go.
 	Gone func(t j17.Tenant)
 	// Effects say what events bring about beside events.
-	Effects []EffectsOf
+	Effects []part.EffectsOf
 	// Derived say what is kept of events beside them.
-	Derived []DerivedOf
+	Derived []part.DerivedOf
 	// Mend, if not nil, is told of a side item that a write needs and that cannot be read any more, because its bytes have changed. It reports
 	// whether the write may be tried again, since what is kept there is being made anew.
 	Mend func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
 	// Tagged, if not nil, tells whether all events have the tags of some names that the spec declares: CodeIndexNotReady where older ones
 	// do not yet.
-	Tagged TaggedOf
+	Tagged part.TaggedOf
 	// Unique says who holds unique values; nil where nobody does.
-	Unique HoldingOf
+	Unique part.HoldingOf
 }
-
-// TaggedOf tells whether all events of a tenant have the tags of some names, as what is deployed declares them. The fences hold as long as
-// that is deployed.
-type TaggedOf func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error
 
 // Engine executes commands and answers reads for all tenants of one store.
 type Engine struct {
@@ -93,11 +90,11 @@ type Engine struct {
 	writeWait, readWait time.Duration
 	gone                func(t j17.Tenant)
 	renewal             func(ctx context.Context, t j17.Tenant) error
-	effectsOf           []EffectsOf
-	derivedOf           []DerivedOf
+	effectsOf           []part.EffectsOf
+	derivedOf           []part.DerivedOf
 	mend                func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
-	tagged              TaggedOf
-	uniqueOf            HoldingOf
+	tagged              part.TaggedOf
+	uniqueOf            part.HoldingOf
 
 	environments sync.Map // of *environment by j17.Tenant
 

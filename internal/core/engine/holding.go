@@ -5,28 +5,12 @@ import (
 	"iter"
 
 	"j17"
-	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/store"
 )
 
-// Holding says who holds unique values while one command is decided, and what is to be written for what that has come to.
-type Holding interface {
-	decider.Holders
-	// Saw is told what an aggregate holds in a set, nil for nothing, by writes that are not stored yet. Held is not asked then.
-	Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error
-	// Effects returns the writes after which those hold values who do in the end, and fences on what was only looked at.
-	Effects(after *decider.Values) Effects
-	// Exchanged returns the writes after which an aggregate has exchanged a value for what it has held so far, nil for nothing. They have no
-	// conditions: who loads a whole environment past the engine makes sure of the rest.
-	Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error)
-}
-
-// HoldingOf returns who holds the unique values of a tenant, for one command that is decided with what is deployed as long as the fences hold.
-type HoldingOf func(t j17.Tenant, d *decider.Decider, fences []store.Fence) Holding
-
 // holding returns who holds unique values, as a writer with that view sees it; nil where the engine knows of none.
-func (e *Engine) holding(d *deployed, v *view) Holding {
+func (e *Engine) holding(d *deployed, v *view) part.Holding {
 	if e.uniqueOf == nil {
 		return nil
 	}
@@ -39,7 +23,7 @@ func (e *Engine) holding(d *deployed, v *view) Holding {
 
 // holdingInTurn shows what aggregates hold by the writes of those who had their turn before, stored or not.
 type holdingInTurn struct {
-	Holding
+	part.Holding
 	v *view
 }
 
@@ -56,7 +40,7 @@ func (h *holdingInTurn) Held(ctx context.Context, set *spec.UniqueSet, key j17.K
 }
 
 // hold adds to a plan what makes those hold unique values who do in the end.
-func (p *plan) hold(h Holding) {
+func (p *plan) hold(h part.Holding) {
 	if h == nil || p.unique == nil {
 		return
 	}

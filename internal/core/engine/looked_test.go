@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 )
 
 const heavySpec = `{"agent_types": ["user"], "aggregate_types": {"account": {"events": {
@@ -33,12 +34,12 @@ const atGate = "3d0c7e9a-5a51-4c5c-9a5e-0d6c1f0a7b11"
 func newHeavy(t *testing.T, ids ...string) *heavy {
 	t.Helper()
 	h := &heavy{looked: make(chan struct{}), gate: make(chan struct{})}
-	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20, Effects: []engine.EffectsOf{func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
-		if d.Command.CorrelationID == atGate {
+	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20, Effects: []part.EffectsOf{func(_ context.Context, d *part.Decided) (part.Effects, error) {
+		if d.CorrelationID == atGate {
 			h.looked <- struct{}{}
 			<-h.gate
 		}
-		return engine.Effects{}, nil
+		return part.Effects{}, nil
 	}}})
 	h.DeploySource(t, heavySpec)
 	for _, id := range ids {

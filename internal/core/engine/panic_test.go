@@ -16,6 +16,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -55,12 +56,12 @@ func turns(t *testing.T, o engine.Options) (*fixture, *hooked) {
 func TestPanicInTurn(t *testing.T) {
 	t.Parallel()
 	panics := false
-	f, _ := turns(t, engine.Options{Effects: []engine.EffectsOf{func(context.Context, *engine.Decided) (engine.Effects, error) {
+	f, _ := turns(t, engine.Options{Effects: []part.EffectsOf{func(context.Context, *part.Decided) (part.Effects, error) {
 		if panics {
 			panics = false
 			panic("a fault")
 		}
-		return engine.Effects{}, nil
+		return part.Effects{}, nil
 	}}})
 
 	panics = true

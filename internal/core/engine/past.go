@@ -12,6 +12,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/lang/diag"
 	"j17/internal/storage/store"
 )
@@ -81,11 +82,11 @@ type Derivation struct {
 // Derived returns what is kept of events beside them.
 func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivation, error) {
 	sides, entering, err := r.e.derived(ctx, r.d, events)
-	return Derivation{sides, entering.stored, entering.fences, entering.changed}, err
+	return Derivation{sides, entering.Stored, entering.Required, entering.Changed}, err
 }
 
 // Holding returns who holds unique values, nil where nobody does.
-func (r *Recorder) Holding() Holding { return r.e.holding(r.d, nil) }
+func (r *Recorder) Holding() part.Holding { return r.e.holding(r.d, nil) }
 
 // Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil, so far.
 func (r *Recorder) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error) {

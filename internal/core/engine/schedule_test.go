@@ -15,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 )
 
 // laterSpec has events that schedule others.
@@ -37,13 +38,13 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []string
 	var ids []j17.StreamID
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
-		func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
+		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for _, s := range d.Scheduled {
 				got = append(got, fmt.Sprintf("%d %s %s %s %s %v", s.Cause, s.Delay, s.Key, s.Type, s.JSON, s.CancelOn))
 			}
-			return engine.Effects{Committed: func(committed []j17.StreamID) { ids = append(ids, committed...) }}, nil
+			return part.Effects{Committed: func(committed []j17.StreamID) { ids = append(ids, committed...) }}, nil
 		},
 	}})
 	// A hundred schedules an event, each cancelled by as many events as a schedule may name.
@@ -96,13 +97,13 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 func TestTimesOfTheData(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []int64
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
-		func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
+		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for i := range d.Scheduled {
 				got = append(got, d.Scheduled[i].FireAt(d.Timestamp)-d.Timestamp)
 			}
-			return engine.Effects{}, nil
+			return part.Effects{}, nil
 		},
 	}})
 	const at = `{"schedule": {"at": "$.data.%s"%s, "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"}}}`

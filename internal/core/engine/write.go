@@ -14,6 +14,7 @@ import (
 	"j17/internal/code/sandbox"
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -150,7 +151,7 @@ type plan struct {
 	// tried tells that nothing will be stored. Then refusals are all guards that do not hold, and consequences what the effects do.
 	tried        bool
 	refusals     []error
-	consequences Consequences
+	consequences part.Consequences
 }
 
 // planned is the part of a plan that concerns one aggregate of the command.

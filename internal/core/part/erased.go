@@ -1,5 +1,3 @@
-// Package part has what the parts of the program tell each other: which streams were erased, and what a spec that is being deployed means
-// for data beside the events.
 package part
 
 import (

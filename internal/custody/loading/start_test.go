@@ -16,6 +16,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/eventfile"
+	"j17/internal/core/part"
 	"j17/internal/custody/loading"
 	"j17/internal/storage/store"
 )
@@ -205,7 +206,7 @@ func TestLaidOutAnew(t *testing.T) {
 // TestWhatIsDerivedIsLoaded: what is kept of events beside them comes with them, of each item what the last event says.
 func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	const space store.Space = "test.last"
-	fx := enginetest.New(t, engine.Options{Derived: []engine.DerivedOf{func(_ context.Context, e *engine.Entering) (sides []store.Side, err error) {
+	fx := enginetest.New(t, engine.Options{Derived: []part.DerivedOf{func(_ context.Context, e *part.Entering) (sides []store.Side, err error) {
 		for i := range e.Events {
 			o := &e.Events[i]
 			sides = append(sides, store.Side{Op: store.Put, Space: space, Key: o.Key.String(), Value: o.JSON})
@@ -233,7 +234,7 @@ func TestWhatIsDerivedIsFenced(t *testing.T) {
 	const guard store.Space = "test.guard"
 	var fx *enginetest.Fixture
 	known, asked, told := uint64(0), 0, 0
-	fx = enginetest.New(t, engine.Options{Derived: []engine.DerivedOf{func(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+	fx = enginetest.New(t, engine.Options{Derived: []part.DerivedOf{func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 		e.Require(store.Fence{Space: guard, Key: "k", Rev: known}, func() {
 			told++
 			item, err := fx.Store.Get(ctx, elsewhere, guard, "k")

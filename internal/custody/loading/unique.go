@@ -6,7 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 )
 
@@ -76,7 +76,7 @@ func newExchanged() exchanged {
 
 // exchange lets an event of the file take values and give them back. A value that is another's is a fault of the event. h knows who holds what
 // is stored; nil where nothing is.
-func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h engine.Holding) (fault, err error) {
+func (c *recorder) exchange(ctx context.Context, ev *pastEvent, h part.Holding) (fault, err error) {
 	o := &ev.Events[0]
 	for i := range o.Exchanges {
 		if err := c.remember(); err != nil {
@@ -145,7 +145,7 @@ func (e *exchanged) release(keeper uint64, stored bool) {
 }
 
 // heldBy returns what an aggregate holds, the zero digest for nothing.
-func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key, keeper uint64, h engine.Holding) ([32]byte, error) {
+func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key, keeper uint64, h part.Holding) ([32]byte, error) {
 	if own, ok := c.values.held[keeper]; ok || h == nil {
 		return own, nil
 	}
@@ -158,7 +158,7 @@ func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key,
 }
 
 // holder returns the hash of who holds a value, 0 for nobody.
-func (c *recorder) holder(ctx context.Context, x *decider.Exchange, h engine.Holding) (uint64, error) {
+func (c *recorder) holder(ctx context.Context, x *decider.Exchange, h part.Holding) (uint64, error) {
 	at := maphash.Comparable(c.seed, valueOf{x.Set, x.Value})
 	if holder, ok := c.values.holders[at]; ok || h == nil {
 		return holder, nil

@@ -82,8 +82,8 @@ func (h *house) spoil(change func(db *raw.DB)) {
 func (h *house) begin() {
 	h.tb.Helper()
 	h.Open(h.tb, engine.Options{
-		Derived: []engine.DerivedOf{
-			func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
+		Derived: []part.DerivedOf{
+			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
 		},
 		Mend: func(ctx context.Context, t j17.Tenant, item store.ItemName) bool { return h.places.Mend(ctx, t, item) },
 	})

@@ -26,6 +26,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
@@ -324,7 +325,7 @@ func (k *known) slotOf(aggregateType string, g *spec.GeoType) *slot {
 
 // Derive says what is kept of events: of all that one unit has about an aggregate, the last place counts. It is one of an engine's
 // Derived.
-func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	k, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	if err != nil || len(k.slots) == 0 {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/eventfile"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/derived/place"
@@ -52,8 +53,8 @@ type house struct {
 func newHouse(tb testing.TB, src string) *house {
 	tb.Helper()
 	h := &house{tb: tb}
-	h.Fixture = enginetest.New(tb, engine.Options{Derived: []engine.DerivedOf{
-		func(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+	h.Fixture = enginetest.New(tb, engine.Options{Derived: []part.DerivedOf{
+		func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 			sides, err := h.places.Derive(ctx, e)
 			if h.deciding != nil {
 				h.deciding()

@@ -19,6 +19,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -273,7 +274,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, f
 }
 
 // Derive makes sure that the tags of what is deployed are known before anything is stored with it. It is one of an engine's Derived.
-func (s *Service) Derive(ctx context.Context, e *engine.Entering) ([]store.Side, error) {
+func (s *Service) Derive(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 	_, err := s.of(ctx, e.Tenant, e.Decider, e.Fences)
 	return nil, err
 }

@@ -14,6 +14,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/eventfile"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/loading"
 	"j17/internal/derived/tagging"
@@ -48,7 +49,7 @@ func newHouse(tb testing.TB) *house {
 
 func (h *house) options() engine.Options {
 	return engine.Options{
-		Derived: []engine.DerivedOf{func(ctx context.Context, e *engine.Entering) ([]store.Side, error) { return h.tagging.Derive(ctx, e) }},
+		Derived: []part.DerivedOf{func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return h.tagging.Derive(ctx, e) }},
 		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
 			return h.tagging.Tagged(ctx, t, d, fences, names)
 		},

@@ -15,6 +15,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
@@ -64,12 +65,12 @@ func (g *gate) close(failure error) (open func()) {
 
 // watched tells of each plan.
 type watched struct {
-	engine.Holding
+	part.Holding
 
 	g *gate
 }
 
-func (w watched) Effects(after *decider.Values) engine.Effects {
+func (w watched) Effects(after *decider.Values) part.Effects {
 	e := w.Holding.Effects(after)
 	w.g.decided <- struct{}{}
 	return e
@@ -82,7 +83,7 @@ func newGate(t *testing.T) (*house, *gate) {
 	g := &gate{Store: h.Store, arrived: make(chan struct{}, 100), decided: make(chan struct{}, 10_000)}
 	h.Engine = engine.New(engine.Options{
 		Store: g, Clock: h.Clock, Logger: slog.New(slog.DiscardHandler),
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 			return watched{h.unique.Look(t, d, fences), g}
 		},
 	})

@@ -18,6 +18,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -243,7 +244,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 }
 
 // Look looks up who holds values while one command is decided, and notes what it has seen. It is one of an engine's options.
-func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+func (s *Service) Look(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 	return &look{s: s, t: t, d: d, fences: fences} // of most commands nothing is asked
 }
 
@@ -345,7 +346,7 @@ func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[
 }
 
 // Effects returns what is to be written so that those hold values who do after a decision, and fences on what was only looked at.
-func (l *look) Effects(after *decider.Values) (e engine.Effects) {
+func (l *look) Effects(after *decider.Values) (e part.Effects) {
 	if l.k == nil {
 		return e // nothing was looked at, or all of it is refused
 	}

@@ -19,6 +19,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/eventfile"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/loading"
 	"j17/internal/derived/build"
@@ -74,7 +75,7 @@ func (h *house) options() engine.Options {
 			defer h.mu.Unlock()
 			return h.adopt()
 		},
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 			return h.unique.Look(t, d, fences)
 		},
 	}

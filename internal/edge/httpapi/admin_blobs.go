@@ -51,7 +51,7 @@ func (c *call) listBlobVersions(w http.ResponseWriter) error {
 	for i, b := range all {
 		shapes[i] = blobShape(b, 0)
 	}
-	return list(c, w, "versions", l, part(shapes, l))
+	return list(c, w, "versions", l, portion(shapes, l))
 }
 
 // blobShape is a version of a file as people see it, in a list of names with how many versions there are.

@@ -19,7 +19,7 @@ func (c *call) listProjections(w http.ResponseWriter) error {
 		return err
 	}
 	l := c.listing()
-	page := wire.Projections{Projections: part(all, l), Environment: c.env}
+	page := wire.Projections{Projections: portion(all, l), Environment: c.env}
 	if len(page.Projections) > l.limit {
 		page.Projections, page.Next = page.Projections[:l.limit], new(l.offset+l.limit)
 	}

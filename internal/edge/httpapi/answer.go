@@ -100,8 +100,8 @@ func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows 
 	return c.answer(w, http.StatusOK, json.RawMessage(b))
 }
 
-// part returns the rows of a whole list that l asks for, and one more if there is one.
-func part[T any](all []T, l listing) []T {
+// portion returns the rows of a whole list that l asks for, and one more if there is one.
+func portion[T any](all []T, l listing) []T {
 	from := min(l.offset, len(all))
 	return all[from:min(len(all), from+l.limit+1)]
 }

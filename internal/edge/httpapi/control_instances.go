@@ -27,7 +27,7 @@ func (c *call) listInstances(w http.ResponseWriter) error {
 		}
 	}
 	rows := make([]wire.Instance, 0)
-	for _, i := range part(visible, l) {
+	for _, i := range portion(visible, l) {
 		rows = append(rows, c.instanceShape(i))
 	}
 	return list(c, w, "instances", l, rows)

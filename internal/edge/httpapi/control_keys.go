@@ -31,7 +31,7 @@ func (c *call) listKeys(w http.ResponseWriter) error {
 			rows = append(rows, row)
 		}
 	}
-	return list(c, w, "keys", l, part(rows, l))
+	return list(c, w, "keys", l, portion(rows, l))
 }
 
 // createKey is POST /api/instances/{id}/keys. The answer is the only place where the token can be seen.

@@ -23,7 +23,7 @@ func operatorShape(op control.Operator) wire.Operator {
 func (c *call) listOperators(w http.ResponseWriter) error {
 	l := c.listing()
 	rows := make([]wire.Operator, 0)
-	for _, op := range part(c.api.Registry.Operators.All(), l) {
+	for _, op := range portion(c.api.Registry.Operators.All(), l) {
 		rows = append(rows, operatorShape(op))
 	}
 	return list(c, w, "operators", l, rows)
@@ -41,7 +41,7 @@ func (c *call) instanceOperators(w http.ResponseWriter) error {
 			rows = append(rows, operatorShape(op))
 		}
 	}
-	return list(c, w, "operators", l, part(rows, l))
+	return list(c, w, "operators", l, portion(rows, l))
 }
 
 // createOperator is POST /api/operators.

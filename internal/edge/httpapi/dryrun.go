@@ -10,6 +10,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 )
 
 // maxTriedBytes is how many bytes the data of the events of a dry run may have together. The states have a limit of their own.
@@ -158,7 +159,7 @@ func (t *tried) data(ev *decider.Event) json.RawMessage {
 	return raw
 }
 
-func laterShape(l *engine.Later) wire.TriedLater {
+func laterShape(l *part.Later) wire.TriedLater {
 	name := func(key j17.Key, eventType string) wire.EventName {
 		return wire.EventName{AggregateType: key.Type, ID: key.ID, EventType: eventType}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
 	"j17/internal/follow/saga"
@@ -47,9 +48,9 @@ func TestWritesAreTried(t *testing.T) {
 		if !ok {
 			t.Fatal("the fixture's store is not whole")
 		}
-		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Effects: []engine.EffectsOf{
-			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return later.Effects(ctx, d) },
-			func(ctx context.Context, d *engine.Decided) (engine.Effects, error) { return sagas.Effects(ctx, d) },
+		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Effects: []part.EffectsOf{
+			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return later.Effects(ctx, d) },
+			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return sagas.Effects(ctx, d) },
 		}})
 		w := worker.New(o.Clock, o.Logger)
 		later = schedule.New(schedule.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: w, Execute: e.ExecuteInOrder})

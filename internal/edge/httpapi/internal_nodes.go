@@ -138,7 +138,7 @@ func (c *call) listNodes(w http.ResponseWriter) error {
 		}
 		rows = append(rows, row)
 	}
-	return list(c, w, "nodes", l, part(rows, l))
+	return list(c, w, "nodes", l, portion(rows, l))
 }
 
 // onThisNode reports whether this server has an instance. Where another one has it, the error says which.

@@ -13,6 +13,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -29,38 +30,38 @@ const (
 
 // Effects says what events bring about: sagas that they start, and answers that sagas wait for. It is one of the engine's effects, so
 // that all of it is in the commit of the events.
-func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	// Few events have to do with sagas: of the others it only has to stay so that none waits for them.
 	known, err := s.knownTypes(ctx, d.Tenant)
 	if err != nil {
-		return engine.Effects{}, engine.StorageError(err)
+		return part.Effects{}, engine.StorageError(err)
 	}
-	stays, begun := engine.Effects{Fences: known.fences, Changed: known.changed}, triggered(d)
+	stays, begun := part.Effects{Fences: known.fences, Changed: known.changed}, triggered(d)
 	if begun == 0 && len(known.types) == 0 {
 		return stays, nil
 	}
 	switch {
 	case begun > s.perWrite:
-		return engine.Effects{}, tooMany(begun, s.perWrite)
-	case begun > 0 && d.Command.Depth >= maxDepth:
-		return engine.Effects{}, tooDeep(begun)
+		return part.Effects{}, tooMany(begun, s.perWrite)
+	case begun > 0 && d.Depth >= maxDepth:
+		return part.Effects{}, tooDeep(begun)
 	case !d.Work.Start(work.Saga, begun, 0):
-		return engine.Effects{}, d.Work.Err()
+		return part.Effects{}, d.Work.Err()
 	}
 
 	stays.Fences = slices.Clone(stays.Fences) // they are those of all
 	e := &effects{Service: s, Decided: d, Effects: stays}
 	if err := e.answers(ctx, known.types); err != nil {
-		return engine.Effects{}, engine.StorageError(err)
+		return part.Effects{}, engine.StorageError(err)
 	}
 	if err := e.triggers(ctx); err != nil {
-		return engine.Effects{}, engine.StorageError(err)
+		return part.Effects{}, engine.StorageError(err)
 	}
 	return e.Effects, nil
 }
 
 // triggered counts the sagas that the events of a command trigger.
-func triggered(d *engine.Decided) (n int) {
+func triggered(d *part.Decided) (n int) {
 	for i := range d.Events {
 		if of := d.Events[i].Spec; of != nil {
 			n += len(of.Sagas)
@@ -96,8 +97,8 @@ func tooDeep(n int) error {
 // effects gathers what is to be written with events.
 type effects struct {
 	*Service
-	*engine.Decided
-	engine.Effects
+	*part.Decided
+	part.Effects
 }
 
 func (e *effects) put(side ...store.Side) { e.Side = append(e.Side, side...) }
@@ -165,7 +166,7 @@ func (e *effects) resumes(ctx context.Context, id string, i int) error {
 		return nil
 	}
 	if err == nil {
-		e.Consequences.Sagas = append(e.Consequences.Sagas, engine.Moved{ID: id, Type: g.Type, Status: string(g.Status), By: by.Key, ByType: by.Type})
+		e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{ID: id, Type: g.Type, Status: string(g.Status), By: by.Key, ByType: by.Type})
 	}
 	return err
 }
@@ -334,7 +335,7 @@ func (e *effects) triggers(ctx context.Context) error {
 			}
 
 			m := &machine{def: def, now: e.Timestamp, Saga: begin(e.mint.Handle(ident.SagaPrefix), version, def, Trigger{Key: ev.Key.String(), EventType: ev.Type, StreamID: stamped})}
-			m.Order, m.Depth = e.order(e.Timestamp), e.Command.Depth
+			m.Order, m.Depth = e.order(e.Timestamp), e.Depth
 			if !r.queued && started < r.free {
 				started++
 				m.start()
@@ -345,7 +346,7 @@ func (e *effects) triggers(ctx context.Context) error {
 				e.put(store.Side{Op: store.Put, Space: arrivalSpace, Key: m.ID, Stamps: []int{i}})
 			}
 			if e.Tried {
-				e.Consequences.Sagas = append(e.Consequences.Sagas, engine.Moved{Type: m.Type, Status: string(m.Status), By: ev.Key, ByType: ev.Type})
+				e.Consequences.Sagas = append(e.Consequences.Sagas, part.Moved{Type: m.Type, Status: string(m.Status), By: ev.Key, ByType: ev.Type})
 			}
 			sides, err := save(m.Saga, []int{i}, e.Timestamp)
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
@@ -81,7 +80,7 @@ func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store
 	was, waits := g.Status, g.Waits
 	m := machine{Saga: g, now: s.clock.Now().Unix()}
 	m.erased()
-	e := &effects{Service: s, Decided: &engine.Decided{Tenant: t, Timestamp: m.now}}
+	e := &effects{Service: s, Decided: &part.Decided{Tenant: t, Timestamp: m.now}}
 	sides, err := save(g, nil, m.now)
 	if err != nil {
 		return err

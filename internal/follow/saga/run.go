@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -115,7 +116,7 @@ func (s *Service) giveUp(ctx context.Context, c *worker.Claim, cause error) erro
 	// Not even the saga can be read. Its row stays as it is, and its place is freed.
 	s.logger.LogAttrs(ctx, slog.LevelError, "a saga cannot be read and is not carried on", slog.String("tenant", string(c.Tenant)),
 		slog.String("saga", c.Key), slog.Any("error", err))
-	e := &effects{Service: s, Decided: &engine.Decided{Tenant: c.Tenant, Timestamp: st.now}}
+	e := &effects{Service: s, Decided: &part.Decided{Tenant: c.Tenant, Timestamp: st.now}}
 	e.put(st.claim)
 	if err := e.leave(ctx); err != nil {
 		return err
@@ -272,11 +273,11 @@ func (sc *scene) prepare(ctx context.Context, t *task) (*engine.Command, error) 
 func (st *step) writing(t *task, c *engine.Command) *writing {
 	w := &writing{phase: t.phase, command: c}
 	c.Side = append([]store.Side{st.claim}, st.ended...)
-	c.Effects = func(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+	c.Effects = func(ctx context.Context, d *part.Decided) (part.Effects, error) {
 		e := &effects{Service: st.Service, Decided: d}
 		m := machine{Saga: st.clone(), def: st.def, now: d.Timestamp}
 		if err := m.follow(ctx, e, t, st.bound); err != nil {
-			return engine.Effects{}, engine.StorageError(err)
+			return part.Effects{}, engine.StorageError(err)
 		}
 		w.next = m.Saga
 		return e.Effects, nil
@@ -327,7 +328,7 @@ func answeredBy(e *effects, key j17.Key, a *spec.Await) int {
 // rest stores what has become of the saga where no event is written, and lets it go on after a pause if it still runs.
 func (st *step) rest(ctx context.Context, pause time.Duration) error {
 	for {
-		e := &effects{Service: st.Service, Decided: &engine.Decided{Tenant: st.tenant, Timestamp: st.now}}
+		e := &effects{Service: st.Service, Decided: &part.Decided{Tenant: st.tenant, Timestamp: st.now}}
 		e.put(st.claim)
 		e.put(st.ended...)
 		if st.Status == Running {

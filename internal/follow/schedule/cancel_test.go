@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
@@ -102,7 +103,7 @@ func (s *hooked) Append(ctx context.Context, t j17.Tenant, units []store.Append)
 // before makes an engine with a hook before what it stores first.
 func (h *house) before(hook func()) *engine.Engine {
 	s := &hooked{Store: h.store, before: hook}
-	e := engine.New(engine.Options{Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{h.service.Effects}})
+	e := engine.New(engine.Options{Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{h.service.Effects}})
 	e.Deploy(prod, h.compile(specText("integer")), nil)
 	return e
 }
@@ -136,16 +137,16 @@ func TestSchedulingDoesNotHoldUpWhatCancels(t *testing.T) {
 	h := newHouse(t, 0)
 	h.share(0, 3)
 	plain, tries := h.engine, 0
-	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []engine.EffectsOf{
+	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
 		h.service.Effects,
-		func(_ context.Context, d *engine.Decided) (engine.Effects, error) {
+		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			if d.Events[0].Type == "was_locked" {
 				tries++
 				of := *h
 				of.engine = plain
 				of.share(100*tries, 1)
 			}
-			return engine.Effects{}, nil
+			return part.Effects{}, nil
 		},
 	}})
 	h.engine.Deploy(prod, h.compile(specText("integer")), nil)

@@ -13,35 +13,36 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
 
 // Effects says what events schedule and what they cancel; it is one of an engine's effects. An event cancels what was scheduled
 // before it in the order of the feed, in its own commit too, and nothing that it schedules itself.
-func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effects, error) {
+func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
 	if err != nil {
-		return engine.Effects{}, engine.StorageError(err)
+		return part.Effects{}, engine.StorageError(err)
 	}
 	if len(d.Scheduled) == 0 && !w.any(d.Events) {
-		return engine.Effects{}, nil
+		return part.Effects{}, nil
 	}
 	e := effects{ends: s.ends(d.Tenant), d: d, watch: w, seen: map[decider.Awaited]bool{}, awaiting: map[decider.Awaited][]int{}}
 	e.tried = d.Tried
 	e.known()
 	for i := range d.Events {
 		if err := e.event(ctx, i); err != nil {
-			return engine.Effects{}, engine.StorageError(err)
+			return part.Effects{}, engine.StorageError(err)
 		}
 	}
 	if e.deepest > maxDepth {
-		return engine.Effects{}, tooDeep()
+		return part.Effects{}, tooDeep()
 	}
 	if err := e.sums(ctx); err != nil {
-		return engine.Effects{}, err
+		return part.Effects{}, err
 	}
-	return engine.Effects{
+	return part.Effects{
 		Side: e.sides, Fences: e.fences, Full: e.full,
 		Changed: func(c *store.SideConflict) {
 			if c.Space == waiting && !d.Tried {
@@ -54,7 +55,7 @@ func (s *Service) Effects(ctx context.Context, d *engine.Decided) (engine.Effect
 }
 
 // consequences says what a command that is only tried schedules and cancels.
-func (e *effects) consequences() (c engine.Consequences) {
+func (e *effects) consequences() (c part.Consequences) {
 	if !e.tried {
 		return c
 	}
@@ -72,7 +73,7 @@ func (e *effects) consequences() (c engine.Consequences) {
 // effects is what one command schedules and cancels.
 type effects struct {
 	ends
-	d     *engine.Decided
+	d     *part.Decided
 	watch *watch
 	// next is the number of the first scheduled event that was not looked at yet, own are those before it, and awaiting has the numbers of
 	// those that an event cancels.
@@ -103,8 +104,8 @@ type own struct {
 
 // known notes what the command itself takes from among the pending ones: what is being written is not cancelled by that.
 func (e *effects) known() {
-	for i := range e.d.Command.Side {
-		if side := &e.d.Command.Side[i]; side.Space == Pending.space() && side.Op == store.Delete {
+	for i := range e.d.Asked {
+		if side := &e.d.Asked[i]; side.Space == Pending.space() && side.Op == store.Delete {
 			e.over[side.Key] = true
 			e.fired++
 		}
@@ -158,10 +159,10 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 	r := &row{
 		by: cause.Key.String(), id: e.mint.Handle(ident.ScheduledPrefix), data: later.JSON, N: n, ByEvent: cause.Type,
 		FireAt: later.FireAt(e.d.Timestamp), CreatedAt: e.d.Timestamp,
-		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.Command.CorrelationID,
+		Type: later.Key.Type, ID: later.Key.ID, Event: later.Type, CorrelationID: e.d.CorrelationID,
 	}
 	if r.FireAt < e.d.Timestamp+soon {
-		r.Depth = e.d.Command.Depth + 1
+		r.Depth = e.d.Depth + 1
 		e.deepest = max(e.deepest, r.Depth)
 	}
 	for _, on := range later.CancelOn {

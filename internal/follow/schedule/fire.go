@@ -13,6 +13,7 @@ import (
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -137,16 +138,16 @@ func (s *Service) command(d *due) *engine.Command {
 }
 
 // unlessCanceled refuses an event that is cancelled by a mark, as one that somebody else has taken away; nil where nothing can cancel it.
-func (s *Service) unlessCanceled(d *due) engine.EffectsOf {
+func (s *Service) unlessCanceled(d *due) part.EffectsOf {
 	if len(d.CancelOn) == 0 {
 		return nil
 	}
-	return func(ctx context.Context, decided *engine.Decided) (engine.Effects, error) {
+	return func(ctx context.Context, decided *part.Decided) (part.Effects, error) {
 		canceled, fences, err := s.isCanceled(ctx, decided.Tenant, d.row)
 		if canceled {
-			return engine.Effects{}, &store.SideConflict{Space: Pending.space(), Key: d.order()}
+			return part.Effects{}, &store.SideConflict{Space: Pending.space(), Key: d.order()}
 		}
-		return engine.Effects{Fences: fences}, engine.StorageError(err)
+		return part.Effects{Fences: fences}, engine.StorageError(err)
 	}
 }
 

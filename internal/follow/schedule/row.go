@@ -13,7 +13,7 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -199,9 +199,9 @@ func named(a decider.Awaited) wire.EventName {
 }
 
 // later is a row as the outlook on a command shows it, which calls it by an id.
-func (r *row) later(id string) engine.Later {
+func (r *row) later(id string) part.Later {
 	by, _ := j17.ParseKey(r.by)
-	l := engine.Later{ID: id, Key: j17.Key{Type: r.Type, ID: r.ID}, Type: r.Event, JSON: r.data, FireAt: r.FireAt, By: by, ByType: r.ByEvent}
+	l := part.Later{ID: id, Key: j17.Key{Type: r.Type, ID: r.ID}, Type: r.Event, JSON: r.data, FireAt: r.FireAt, By: by, ByType: r.ByEvent}
 	for _, on := range r.CancelOn {
 		l.CancelOn = append(l.CancelOn, decider.Awaited{Key: j17.Key{Type: on.AggregateType, ID: on.ID}, Type: on.EventType})
 	}

@@ -92,7 +92,7 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	f.engine = engine.New(engine.Options{
 		Store: f.store, Clock: f.clock, Logger: logger,
 		Renew: func(ctx context.Context, t j17.Tenant) error { return f.Renew(ctx, t) },
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) engine.Holding {
+		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
 			return f.unique.Look(t, d, fences)
 		},
 	})
