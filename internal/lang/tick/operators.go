@@ -469,7 +469,7 @@ func (n *coalesceNode) eval(e *Env) (value.Value, bool) {
 	return value.NullValue(), e.work.Err() == nil
 }
 
-// MaxForms is how many $map and $lookup may stand inside of each other.
+// MaxForms is how many $map and $lookup may be nested. Each multiplies the work of those inside; more than five were found nowhere.
 const MaxForms = 8
 
 // tooDeep counts a $map or a $lookup until leave is called. It reports the one that stands inside of too many others.

@@ -70,12 +70,14 @@ const (
 	// leastMemTable and mostMemTable bound the size of a memory table, and memTables is how many of them there are at most.
 	leastMemTable, mostMemTable = 16 << 20, 48 << 20
 	memTables                   = 4
-	blockBytes                  = 8 << 10
-	bloomBits                   = 10
-	// memTableShare is how much of the cache one memory table may be.
+	// blockBytes is a compromise: reads of single aggregates are fastest with blocks of 4 KiB, exports with 16 KiB.
+	blockBytes = 8 << 10
+	bloomBits  = 10
+	// memTableShare is the part of the cache that one memory table may take, a tenth. Larger tables are merged less often, and look-ups
+	// in them take longer.
 	memTableShare = 10
 	// topLevelThreshold is twice the number of flushed memory tables that the top level holds before they are merged into the next one: the
-	// engine counts each twice.
+	// engine counts each twice. A merge rewrites everything below that it overlaps, so half as many merges are half of that work.
 	topLevelThreshold = 8
 	// dropDelay is the time after which the disk space of a dropped tenant is reclaimed at the latest.
 	dropDelay = 10 * time.Second
