@@ -14,8 +14,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) auditLog() *cobra.Command {
-	return group("audit", "Who has done what on a server, and whether data are what was stored", e.auditList(), e.auditExport(), e.auditKeys(), e.auditVerify())
+func auditLogCommand(e *env) *cobra.Command {
+	return group("audit", "Who has done what on a server, and whether data are what was stored", auditListCommand(e), auditExportCommand(e), auditKeysCommand(e), auditVerifyCommand(e))
 }
 
 // auditFilter selects records of the audit log.
@@ -65,7 +65,7 @@ func (o *operating) auditPath(cmd *cobra.Command, r *remote, more ...string) ([]
 	return append(path, more...), nil
 }
 
-func (e *env) auditList() *cobra.Command {
+func auditListCommand(e *env) *cobra.Command {
 	var filter auditFilter
 	var limit int
 	var asJSON bool
@@ -90,7 +90,7 @@ func (e *env) auditList() *cobra.Command {
 		}
 
 		// Of the server, or of one instance where the flags name one.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (e *env) auditList() *cobra.Command {
 	return cmd
 }
 
-func (e *env) auditExport() *cobra.Command {
+func auditExportCommand(e *env) *cobra.Command {
 	var filter auditFilter
 	cmd := &cobra.Command{
 		Use: "export", Short: "Print the audit log as lines of JSON, the newest first", Args: noArgs,
@@ -128,7 +128,7 @@ func (e *env) auditExport() *cobra.Command {
 		if err := filter.check(); err != nil {
 			return err
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) auditKeys() *cobra.Command {
+func auditKeysCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "keys", Short: "List the verifier keys of an environment's log, the newest first", Args: noArgs,
@@ -31,9 +31,9 @@ does, or else the login of an operator who may see the instance, such as an audi
 			Keys []json.RawMessage `json:"keys"`
 		}
 		if s.key.value == "" && s.token.value != "" {
-			err = e.keysForOperator(cmd, r, &answer)
+			err = keysForOperator(e, cmd, r, &answer)
 		} else {
-			err = e.keysForClient(cmd.Context(), r, &answer)
+			err = keysForClient(cmd.Context(), e, r, &answer)
 		}
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ does, or else the login of an operator who may see the instance, such as an audi
 }
 
 // keysForClient asks with an API key.
-func (e *env) keysForClient(ctx context.Context, r *remote, into any) error {
+func keysForClient(ctx context.Context, e *env, r *remote, into any) error {
 	c, err := e.connect(r)
 	if err != nil {
 		return err
@@ -55,8 +55,8 @@ func (e *env) keysForClient(ctx context.Context, r *remote, into any) error {
 }
 
 // keysForOperator asks with the login of an operator.
-func (e *env) keysForOperator(cmd *cobra.Command, r *remote, into any) error {
-	o, err := e.operate(cmd, r)
+func keysForOperator(e *env, cmd *cobra.Command, r *remote, into any) error {
+	o, err := operate(e, cmd, r)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type verification struct {
 	asJSON     bool
 }
 
-func (e *env) auditVerify() *cobra.Command {
+func auditVerifyCommand(e *env) *cobra.Command {
 	v := &verification{env: e}
 	cmd := &cobra.Command{
 		Use: "verify FILE", Short: "Verify an export, a checkpoint or a certificate, without a server", Args: exactly("FILE"),

@@ -20,9 +20,9 @@ import (
 	"j17/internal/server"
 )
 
-func (e *env) backup() *cobra.Command {
+func backupsCommand(e *env) *cobra.Command {
 	return group("backup", "Have a server make backups, and list, verify and restore them without one",
-		e.backupCreate(), e.backupSettings(), e.backupList(), e.backupVerify(), e.backupRestore(), e.backupKeygen())
+		backupCreateCommand(e), backupSettingsCommand(e), backupListCommand(e), backupVerifyCommand(e), backupRestoreCommand(e), backupKeygenCommand(e))
 }
 
 // repositoryHelp says what FOLDER may be.
@@ -168,7 +168,7 @@ func positionOf(t *repository.TenantManifest) *string {
 	return new(t.Position.String())
 }
 
-func (e *env) backupList() *cobra.Command {
+func backupListCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	cmd := &cobra.Command{
 		Use: "list FOLDER", Short: "List the backups in a folder or a bucket, the newest first",
@@ -234,7 +234,7 @@ func (b *backups) print(all []shownBackup) error {
 	return b.env.printTable([]string{"id", "made", "of", "kind", "bytes", "encrypted"}, rows)
 }
 
-func (e *env) backupVerify() *cobra.Command {
+func backupVerifyCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	cmd := &cobra.Command{
 		Use: "verify FOLDER", Short: "Check that backups can be restored, and hold what they say",
@@ -262,7 +262,7 @@ Exit code 5: they are encrypted to somebody else. 6: there is none. 7: a file is
 		// Each backup has a bar of its own.
 		var bar *readBar
 		o := server.VerifyOptions{
-			Repository: r, Identities: keys, Backup: b.id, Temp: b.temp, Clock: clock.System{}, Logger: e.quietLogger(),
+			Repository: r, Identities: keys, Backup: b.id, Temp: b.temp, Clock: clock.System{}, Logger: quietLogger(e),
 			Verified: func(id string) { bar.done(); bar = e.readBar(id) },
 			Progress: func(done, total int64) { bar.show(done, total) },
 		}
@@ -314,9 +314,9 @@ func (r *readBar) done() {
 }
 
 // quietLogger is for work whose outcome the command tells itself.
-func (e *env) quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func quietLogger(e *env) *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (e *env) backupRestore() *cobra.Command {
+func backupRestoreCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	var data, at, position, environment string
 	cmd := &cobra.Command{
@@ -352,7 +352,7 @@ damaged; it is named.`,
 		if data == "" {
 			return usageError{errors.New("name the data folder to make with --data")}
 		}
-		o := server.RestoreOptions{Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: e.quietLogger()}
+		o := server.RestoreOptions{Backup: b.id, Environment: environment, Dir: data, Clock: clock.System{}, Logger: quietLogger(e)}
 		var err error
 		if o.Until, err = until(at, position); err != nil {
 			return err
@@ -441,7 +441,7 @@ func (b *backups) restored(data string, out server.Restored, newest bool) error 
 	return err
 }
 
-func (e *env) backupKeygen() *cobra.Command {
+func backupKeygenCommand(e *env) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use: "keygen", Short: "Make a key pair for encrypted backups", Args: noArgs,

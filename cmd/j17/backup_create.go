@@ -13,7 +13,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) backupCreate() *cobra.Command {
+func backupCreateCommand(e *env) *cobra.Command {
 	var wholeServer, full, detach, asJSON bool
 	cmd := &cobra.Command{
 		Use: "create", Short: "Have a running server make a backup", Args: noArgs,
@@ -38,7 +38,7 @@ The command waits until the backup is made and shows how far it is; --detach doe
 		if full {
 			ask.Kind = "full"
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ The command waits until the backup is made and shows how far it is; --detach doe
 
 // awaitBackup shows how far a backup is until it is made.
 func (o *operating) awaitBackup(ctx context.Context, path []string, raw json.RawMessage) (json.RawMessage, error) {
-	watch := o.env.watch("backing up")
+	watch := watchBuild(o.env, "backing up")
 	for {
 		m, err := decoded[wire.BackupShown](raw)
 		if err != nil {

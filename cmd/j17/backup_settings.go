@@ -18,7 +18,7 @@ import (
 // noPlace is what --s3 and --recipient take for no bucket and no encryption.
 const noPlace = "none"
 
-func (e *env) backupSettings() *cobra.Command {
+func backupSettingsCommand(e *env) *cobra.Command {
 	var wholeServer, asJSON bool
 	var hours, last, days int
 	var bucket string
@@ -63,7 +63,7 @@ AWS_SECRET_ACCESS_KEY. The server keeps the secret key sealed and shows it to no
 		}
 
 		// Of what.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ AWS_SECRET_ACCESS_KEY. The server keeps the secret key sealed and shows it to no
 		if err != nil {
 			return err
 		}
-		return e.printBackupSettings(raw, asJSON)
+		return printBackupSettings(e, raw, asJSON)
 	}
 	return cmd
 }
@@ -127,7 +127,7 @@ func (b *backups) settingsChange(f *pflag.FlagSet, numbers map[string]int, recip
 }
 
 // printBackupSettings prints settings as JSON, or in lines.
-func (e *env) printBackupSettings(raw json.RawMessage, asJSON bool) error {
+func printBackupSettings(e *env, raw json.RawMessage, asJSON bool) error {
 	shown, err := decoded[wire.BackupSettingsShown](raw)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) blobs() *cobra.Command {
-	return group("blobs", "The code of an environment: WebAssembly modules and archives", e.blobsPut(), e.blobsList(), e.blobsGet(), e.blobsDelete())
+func blobsCommand(e *env) *cobra.Command {
+	return group("blobs", "The code of an environment: WebAssembly modules and archives", blobsPutCommand(e), blobsListCommand(e), blobsGetCommand(e), blobsDeleteCommand(e))
 }
 
 // opsPath is where the administration of the environment is that a command is about.
@@ -47,7 +47,7 @@ func blobFlags(cmd *cobra.Command) *remote {
 	return r
 }
 
-func (e *env) blobsPut() *cobra.Command {
+func blobsPutCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "put FILE [NAME]", Short: "Upload a file as the next version of a blob",
@@ -80,7 +80,7 @@ is no new version.`,
 			return usageError{errors.New("a blob from standard input needs a NAME")}
 		}
 
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (o *operating) putBlob(ctx context.Context, name string, file io.Reader) (j
 	return answer.Blob, err
 }
 
-func (e *env) blobsList() *cobra.Command {
+func blobsListCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list [NAME]", Short: "List the blobs of an environment, or the versions of one",
@@ -127,7 +127,7 @@ func (e *env) blobsList() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (e *env) blobsList() *cobra.Command {
 	return cmd
 }
 
-func (e *env) blobsGet() *cobra.Command {
+func blobsGetCommand(e *env) *cobra.Command {
 	var version uint64
 	var output string
 	cmd := &cobra.Command{
@@ -171,7 +171,7 @@ func (e *env) blobsGet() *cobra.Command {
 		if output == "" && terminal(e.out) {
 			return usageError{errors.New("blobs are no text for a terminal: name a file with -o, or redirect the output")}
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -256,7 +256,7 @@ func versionQuery(version uint64) url.Values {
 	return q
 }
 
-func (e *env) blobsDelete() *cobra.Command {
+func blobsDeleteCommand(e *env) *cobra.Command {
 	var version uint64
 	var yes, asJSON bool
 	cmd := &cobra.Command{
@@ -271,7 +271,7 @@ func (e *env) blobsDelete() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

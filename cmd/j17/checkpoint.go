@@ -16,9 +16,9 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) checkpoints() *cobra.Command {
+func checkpointsCommand(e *env) *cobra.Command {
 	return group("checkpoint", "States of aggregates, and roots of the log of all events, that are kept as of a position",
-		e.checkpointCreate(), e.checkpointList(), e.checkpointShow(), e.checkpointRestore(), e.checkpointDelete(), e.checkpointRoot())
+		checkpointCreateCommand(e), checkpointListCommand(e), checkpointShowCommand(e), checkpointRestoreCommand(e), checkpointDeleteCommand(e), checkpointRootCommand(e))
 }
 
 // showAnswer prints an answer as JSON, or as a line for people.
@@ -61,7 +61,7 @@ func nameOf(c *wire.Checkpoint) string {
 	return *c.Name
 }
 
-func (e *env) checkpointCreate() *cobra.Command {
+func checkpointCreateCommand(e *env) *cobra.Command {
 	var name, key, typ string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -98,7 +98,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 		}
 
 		// Have it made, and show it.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ The command waits until the checkpoint is made, and interrupting it cancels that
 
 // awaitCheckpoint shows how far a checkpoint is until it is made, and cancels it where the command is interrupted.
 func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
-	watch := o.env.watch("keeping states")
+	watch := watchBuild(o.env, "keeping states")
 	for first := true; ; first = false {
 		m, err := decoded[wire.CheckpointMade](raw)
 		if err != nil {
@@ -154,7 +154,7 @@ func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (j
 	}
 }
 
-func (e *env) checkpointList() *cobra.Command {
+func checkpointListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Checkpoint]{
 		short: "List the checkpoints of an environment, the newest first", example: "  j17 checkpoint list --env staging",
 		path: "checkpoints", header: []string{"id", "name", "of", "status", "aggregates", "position", "created"},
@@ -164,8 +164,8 @@ func (e *env) checkpointList() *cobra.Command {
 	})
 }
 
-func (e *env) checkpointShow() *cobra.Command {
-	return e.opsCommand(
+func checkpointShowCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{Use: "show ID", Short: "Show a checkpoint", Example: "  j17 checkpoint show chk_4k7vx9tz2nqr8w3"},
 		http.MethodGet, func(id string) []string { return []string{"checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -180,7 +180,7 @@ func (e *env) checkpointShow() *cobra.Command {
 	)
 }
 
-func (e *env) checkpointRestore() *cobra.Command {
+func checkpointRestoreCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "restore ID", Short: "Make the states of a checkpoint a base for replays", Args: exactly("ID"),
@@ -193,7 +193,7 @@ Interrupting the command ends it; what is a base by then stays one, and another 
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 		defer stop()
 		raw, err = o.opsCall(ctx, http.MethodPost, nil, "checkpoints", id, "restore")
 	})
-	if watch := o.env.watch("using states"); watch.bar != nil {
+	if watch := watchBuild(o.env, "using states"); watch.bar != nil {
 		defer watch.end()
 		for now := (wire.CheckpointProgress{}); watch.pause(working, now.Done, now.Total) == nil; {
 			shown, failed := o.opsCall(working, http.MethodGet, nil, "checkpoints", id)
@@ -232,8 +232,8 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 	return raw, err
 }
 
-func (e *env) checkpointDelete() *cobra.Command {
-	return e.opsCommand(
+func checkpointDeleteCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint, or cancel one that is being made", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
 		http.MethodDelete, func(id string) []string { return []string{"checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -242,9 +242,9 @@ func (e *env) checkpointDelete() *cobra.Command {
 	)
 }
 
-func (e *env) checkpointRoot() *cobra.Command {
+func checkpointRootCommand(e *env) *cobra.Command {
 	return group("root", "Roots of the log of all events, with which somebody can show later that nothing was changed",
-		e.rootCreate(), e.rootList(), e.rootDelete(), e.rootSettings())
+		rootCreateCommand(e), rootListCommand(e), rootDeleteCommand(e), rootSettingsCommand(e))
 }
 
 // rootLine is a root checkpoint for people.
@@ -252,14 +252,14 @@ func rootLine(r *wire.RootCheckpoint) string {
 	return fmt.Sprintf("%s  %s up to %s, %s, %s", r.ID, j17.Count(r.Size, "event"), r.Position, j17.Count(r.Aggregates, "aggregate"), r.Root)
 }
 
-func (e *env) rootCreate() *cobra.Command {
+func rootCreateCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "create", Short: "Note the root of the log of all events", Example: "  j17 checkpoint root create --env prod --json", Args: noArgs}
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (e *env) rootCreate() *cobra.Command {
 	return cmd
 }
 
-func (e *env) rootList() *cobra.Command {
+func rootListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.RootCheckpoint]{
 		short: "List the roots that were noted, the newest first", example: "  j17 checkpoint root list --env prod",
 		path: "root-checkpoints", header: []string{"id", "reason", "events", "position", "root", "created"},
@@ -282,8 +282,8 @@ func (e *env) rootList() *cobra.Command {
 	})
 }
 
-func (e *env) rootDelete() *cobra.Command {
-	return e.opsCommand(
+func rootDeleteCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{Use: "delete ID", Short: "Delete a root that was noted", Example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3"},
 		http.MethodDelete, func(id string) []string { return []string{"root-checkpoints", id} },
 		func(raw json.RawMessage, asJSON bool) error {
@@ -292,7 +292,7 @@ func (e *env) rootDelete() *cobra.Command {
 	)
 }
 
-func (e *env) rootSettings() *cobra.Command {
+func rootSettingsCommand(e *env) *cobra.Command {
 	var asJSON, enabled bool
 	var events, hours, keep uint64
 	cmd := &cobra.Command{
@@ -326,7 +326,7 @@ new events; and how many of these roots are kept.`,
 		}
 
 		// What there is now.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 //   - what a page calls, in a block or between backticks, is a command that has the flags it is called with,
 //   - the table of exit codes has those that the program ends with.
 func TestEveryCommandIsDocumented(t *testing.T) {
-	root := (&env{getenv: func(string) string { return "" }}).root()
+	root := rootCommand((&env{getenv: func(string) string { return "" }}))
 	page := pageText(t, "../../docs/reference/cli.md")
 	sections := sectionsOf(page)
 

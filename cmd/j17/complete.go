@@ -12,7 +12,7 @@ import (
 )
 
 // completeFlags gives every command below cmd what its flags can be completed with.
-func (e *env) completeFlags(cmd *cobra.Command) {
+func completeFlags(e *env, cmd *cobra.Command) {
 	// The words that flags take, by the names of the flags: what a name means is the same almost everywhere.
 	var environments []string
 	for _, env := range j17.Environments() {
@@ -40,7 +40,7 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 	// Contexts are known when they are asked for.
 	if cmd.Flags().Lookup("context") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("context", func(cmd *cobra.Command, _ []string, to string) ([]string, cobra.ShellCompDirective) {
-			return e.completeContexts(cmd, nil, to)
+			return completeContexts(e, cmd, nil, to)
 		})
 	}
 
@@ -48,7 +48,7 @@ func (e *env) completeFlags(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for _, below := range cmd.Commands() {
-		e.completeFlags(below)
+		completeFlags(e, below)
 	}
 }
 
@@ -63,7 +63,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 
 // completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec
 // file of the folder.
-func (e *env) completeKeys(events bool) cobra.CompletionFunc {
+func completeKeys(e *env, events bool) cobra.CompletionFunc {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	return func(_ *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 		// The spec beside the command is what it most likely is about.

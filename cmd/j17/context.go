@@ -14,9 +14,9 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) contexts() *cobra.Command {
+func contextsCommand(e *env) *cobra.Command {
 	cmd := group("context", "Servers that you work with, by name",
-		e.contextList(), e.contextUse(), e.contextShow(), e.contextSet(), e.contextDelete())
+		contextListCommand(e), contextUseCommand(e), contextShowCommand(e), contextSetCommand(e), contextDeleteCommand(e))
 	cmd.Long = `A context is a server with an instance, an environment and your credentials, under a name. Commands use the current one, or that
 of --context. They are kept in $XDG_CONFIG_HOME/j17/config.json (~/.config/j17/config.json), which only you can read.
 
@@ -53,7 +53,7 @@ func (c *config) row(name string) contextRow {
 	return row
 }
 
-func (e *env) contextList() *cobra.Command {
+func contextListCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the contexts", Example: "  j17 context list", Args: noArgs,
@@ -91,7 +91,7 @@ func (e *env) contextList() *cobra.Command {
 }
 
 // completeContexts completes names of contexts.
-func (e *env) completeContexts(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func completeContexts(e *env, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	c, err := e.config()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -99,11 +99,13 @@ func (e *env) completeContexts(_ *cobra.Command, args []string, _ string) ([]str
 	return c.names(), cobra.ShellCompDirectiveNoFileComp
 }
 
-func (e *env) contextUse() *cobra.Command {
+func contextUseCommand(e *env) *cobra.Command {
 	var none, asJSON bool
 	cmd := &cobra.Command{
 		Use: "use NAME", Short: "Make a context the current one", Example: "  j17 context use example.com\n  j17 context use --none",
-		ValidArgsFunction: e.completeContexts,
+		ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
+			return completeContexts(e, a0, args, a2)
+		},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if none {
 				return exactly()(cmd, args)
@@ -138,7 +140,7 @@ func (e *env) contextUse() *cobra.Command {
 	return cmd
 }
 
-func (e *env) contextShow() *cobra.Command {
+func contextShowCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show what commands use here, and where each part of it comes from",
@@ -226,7 +228,7 @@ func shortened(secret string) string {
 	return secret[:min(shown, len(secret)/3)] + "…"
 }
 
-func (e *env) contextSet() *cobra.Command {
+func contextSetCommand(e *env) *cobra.Command {
 	var serverURL, instance, environment, caFile string
 	var keyStdin, asJSON bool
 	cmd := &cobra.Command{
@@ -236,7 +238,9 @@ func (e *env) contextSet() *cobra.Command {
 instance and the environment of the context, or for the environment that the key names where the context has none.`,
 		Example: `  j17 context set shop --server https://example.com --instance shop --env staging
   j17 context set shop --key-stdin < key`,
-		Args: exactly("NAME"), ValidArgsFunction: e.completeContexts,
+		Args: exactly("NAME"), ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
+			return completeContexts(e, a0, args, a2)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&serverURL, "server", "", "`URL` of the server; another one forgets all credentials")
@@ -300,7 +304,7 @@ instance and the environment of the context, or for the environment that the key
 
 		// A key is for the environment that the context has by now.
 		if keyStdin {
-			if err := e.keyFromStdin(ctx); err != nil {
+			if err := keyFromStdin(e, ctx); err != nil {
 				return err
 			}
 		}
@@ -315,7 +319,7 @@ instance and the environment of the context, or for the environment that the key
 }
 
 // keyFromStdin puts the API key on standard input into a context, for the environment that the key itself names.
-func (e *env) keyFromStdin(ctx *serverContext) error {
+func keyFromStdin(e *env, ctx *serverContext) error {
 	raw, err := e.readText("-", 1<<20, "It should hold nothing but a key.")
 	if err != nil {
 		return err
@@ -377,13 +381,15 @@ func (c *serverContext) keep(env j17.Environment, key string) {
 	c.Keys[cmp.Or(env, j17.Prod)] = key
 }
 
-func (e *env) contextDelete() *cobra.Command {
+func contextDeleteCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Forget a context and its credentials",
 		Long: `Forget a context and its credentials. Nothing changes on the server: 'j17 logout' makes the login void before, 'j17 keys revoke' an
 API key.`,
-		Example: "  j17 context delete example.com", Args: exactly("NAME"), ValidArgsFunction: e.completeContexts,
+		Example: "  j17 context delete example.com", Args: exactly("NAME"), ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
+			return completeContexts(e, a0, args, a2)
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := e.config()
 			if err != nil {

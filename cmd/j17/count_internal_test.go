@@ -29,7 +29,7 @@ func TestNumbersOfThings(t *testing.T) {
 	ended := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	one := wire.ScrubPass{Number: 1, EndedAt: &ended, Tables: 1, Events: 1, Streams: 1, Items: 1}
 	var out strings.Builder
-	if err := (&env{out: &out}).printScrub(&wire.Scrub{Phase: "events", Pass: one, Last: &one}); err != nil {
+	if err := printScrub((&env{out: &out}), &wire.Scrub{Phase: "events", Pass: one, Last: &one}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{": 1 table, 1 event of 1 stream, 1 item.\n", ", after 1 event and 1 item.\n"} {

@@ -19,8 +19,8 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) data() *cobra.Command {
-	return group("data", "Files of events, stored as history or fetched as a whole", e.dataImport(), e.dataColdStart(), e.dataInject(), e.dataExport())
+func dataCommand(e *env) *cobra.Command {
+	return group("data", "Files of events, stored as history or fetched as a whole", dataImportCommand(e), dataColdStartCommand(e), dataInjectCommand(e), dataExportCommand(e))
 }
 
 // load is one of the routes that take a file of events.
@@ -42,7 +42,7 @@ type loaded struct {
 // dataFiles says what the file looks like, for the help of the commands that send one.
 const dataFiles = `FILE is what 'j17 data export' has written, or has one event a line, or one JSON array of them; - is standard input.`
 
-func (e *env) dataImport() *cobra.Command {
+func dataImportCommand(e *env) *cobra.Command {
 	l := &load{env: e, route: "import", history: true, resumes: true}
 	return l.command(&cobra.Command{
 		Use: "import FILE", Short: "Store events that have happened before, as they were",
@@ -60,7 +60,7 @@ It needs an operator who may operate the instance (see j17 login). Exit code 3: 
 	})
 }
 
-func (e *env) dataColdStart() *cobra.Command {
+func dataColdStartCommand(e *env) *cobra.Command {
 	l := &load{env: e, route: "cold_start", history: true}
 	return l.command(&cobra.Command{
 		Use: "cold-start FILE", Short: "Import into an environment that has no events yet",
@@ -77,7 +77,7 @@ Exit code 4: there are events already.
 	})
 }
 
-func (e *env) dataInject() *cobra.Command {
+func dataInjectCommand(e *env) *cobra.Command {
 	l := &load{env: e, route: "inject"}
 	return l.command(&cobra.Command{
 		Use: "inject FILE --env ENVIRONMENT", Short: "Write test data into staging or test",
@@ -116,7 +116,7 @@ func (l *load) command(cmd *cobra.Command) *cobra.Command {
 		defer func() { err = errors.Join(err, done()) }()
 
 		// Where it goes. History in prod is for good.
-		o, err := l.env.operate(cmd, r)
+		o, err := operate(l.env, cmd, r)
 		if err != nil {
 			return err
 		}

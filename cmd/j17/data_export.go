@@ -27,7 +27,7 @@ type export struct {
 	appends, asJSON                bool
 }
 
-func (e *env) dataExport() *cobra.Command {
+func dataExportCommand(e *env) *cobra.Command {
 	x := &export{env: e}
 	cmd := &cobra.Command{
 		Use: "export", Short: "Download all events of an environment", Args: noArgs,
@@ -59,7 +59,7 @@ It needs an operator who may read the events (see j17 login). 'j17 data import' 
 		}
 
 		// Where it comes from.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

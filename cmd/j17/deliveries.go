@@ -10,11 +10,11 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) listenerDeliveries() *cobra.Command {
-	return group("deliveries", "What listeners were told, and what they answered", e.deliveriesList(), e.deliveriesShow(), e.deliveriesRetry())
+func listenerDeliveriesCommand(e *env) *cobra.Command {
+	return group("deliveries", "What listeners were told, and what they answered", deliveriesListCommand(e), deliveriesShowCommand(e), deliveriesRetryCommand(e))
 }
 
-func (e *env) deliveriesList() *cobra.Command {
+func deliveriesListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Delivery]{
 		short: "List deliveries, the newest first", example: "  j17 listener deliveries list --listener accounting --status failed",
 		path: "deliveries", header: deliveryHeader(), describe: describeDelivery, limit: newestRows,
@@ -52,29 +52,29 @@ func answerOf(status *int, fault *string) string {
 	}
 }
 
-func (e *env) deliveriesShow() *cobra.Command {
-	return e.opsCommand(
+func deliveriesShowCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{
 			Use: "show ID", Short: "Show a delivery with each of its tries", Example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
 			Long: "Show a delivery with each of its tries and the beginning of what was answered. What was sent is there with --json.",
 		},
-		http.MethodGet, func(id string) []string { return []string{"deliveries", id} }, e.printDelivery,
+		http.MethodGet, func(id string) []string { return []string{"deliveries", id} }, func(raw json.RawMessage, asJSON bool) error { return printDelivery(e, raw, asJSON) },
 	)
 }
 
-func (e *env) deliveriesRetry() *cobra.Command {
-	return e.opsCommand(
+func deliveriesRetryCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{
 			Use: "retry ID", Short: "Send the message of a delivery again", Example: "  j17 listener deliveries retry dlv_4k7vx9tz2nqr8w3",
 			Long: `Send the message of a delivery again, under the same id, whatever became of it. One that waits for its next try is tried at once. Exit
 code 4: the listener is paused, disabled or not in the spec any more.`,
 		},
-		http.MethodPost, func(id string) []string { return []string{"deliveries", id, "retry"} }, e.printDelivery,
+		http.MethodPost, func(id string) []string { return []string{"deliveries", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printDelivery(e, raw, asJSON) },
 	)
 }
 
 // printDelivery prints the answer that has a delivery.
-func (e *env) printDelivery(raw json.RawMessage, asJSON bool) error {
+func printDelivery(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}

@@ -30,7 +30,7 @@ import (
 	"j17/internal/server"
 )
 
-func (e *env) dev() *cobra.Command {
+func devCommand(e *env) *cobra.Command {
 	var o server.DevOptions
 	var asJSON, verbose, quiet bool
 	cmd := &cobra.Command{
@@ -61,7 +61,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 			if problems := append(o.Check(), devProblems(&o)...); len(problems) > 0 {
 				return usageError{errors.Join(problems...)}
 			}
-			if usable, err := e.usableSpec(o.SpecFile); !usable {
+			if usable, err := usableSpec(e, o.SpecFile); !usable {
 				return err
 			}
 
@@ -97,7 +97,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 		},
 	}
 
-	cmd.AddCommand(e.devAdvance())
+	cmd.AddCommand(devAdvanceCommand(e))
 
 	// Its flags.
 	f := cmd.Flags()
@@ -119,7 +119,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 
 // usableSpec reports whether a server can start with a spec file, "" for none; it says what is wrong with one that it cannot
 // start with, before there is a data folder.
-func (e *env) usableSpec(file string) (bool, error) {
+func usableSpec(e *env, file string) (bool, error) {
 	if file == "" {
 		return true, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) devAdvance() *cobra.Command {
+func devAdvanceCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "advance DURATION", Short: "Move the clock of a running development server forward",
@@ -26,7 +26,7 @@ ends: scheduled events are written, sagas go on, deliveries are tried again. The
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ type docsOptions struct {
 	llms, llmsCore, llmsFull bool
 }
 
-func (e *env) docs() *cobra.Command {
+func docsCommand(e *env) *cobra.Command {
 	var o docsOptions
 	cmd := &cobra.Command{
 		Use:   "docs [TOPIC]",
@@ -60,7 +60,7 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 			if wishes > 1 || o.asJSON && (o.llms || o.llmsCore || o.llmsFull) {
 				return usageError{errors.New("a topic, --search, --llms, --llms-core and --llms-full exclude each other, and the last three are no JSON")}
 			}
-			return e.showDocs(o, strings.Join(args, ""))
+			return showDocs(e, o, strings.Join(args, ""))
 		},
 	}
 
@@ -73,7 +73,7 @@ with '#' and a heading behind it, only that part of the page is shown.`,
 	return cmd
 }
 
-func (e *env) showDocs(o docsOptions, topic string) error {
+func showDocs(e *env, o docsOptions, topic string) error {
 	library, err := docs.Load()
 	if err != nil {
 		return err
@@ -86,11 +86,11 @@ func (e *env) showDocs(o docsOptions, topic string) error {
 	case o.llmsFull:
 		_, err = io.WriteString(e.out, library.LLMsFull())
 	case o.search != "":
-		err = e.searchDocs(library, o.search, o.asJSON)
+		err = searchDocs(e, library, o.search, o.asJSON)
 	case topic != "":
-		err = e.printPage(library, topic, o.asJSON)
+		err = printPage(e, library, topic, o.asJSON)
 	default:
-		err = e.listPages(library, o.asJSON)
+		err = listPages(e, library, o.asJSON)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ type pageInfo struct {
 	Text    string `json:"text,omitempty"`
 }
 
-func (e *env) listPages(library *docs.Library, asJSON bool) error {
+func listPages(e *env, library *docs.Library, asJSON bool) error {
 	if asJSON {
 		list := make([]pageInfo, 0, len(library.Pages()))
 		for _, p := range library.Pages() {
@@ -132,7 +132,7 @@ func (e *env) listPages(library *docs.Library, asJSON bool) error {
 	return err
 }
 
-func (e *env) printPage(library *docs.Library, topic string, asJSON bool) error {
+func printPage(e *env, library *docs.Library, topic string, asJSON bool) error {
 	name, heading, part := strings.Cut(topic, "#")
 	page, ok := library.Find(name)
 	if !ok {
@@ -155,7 +155,7 @@ func (e *env) printPage(library *docs.Library, topic string, asJSON bool) error 
 	return err
 }
 
-func (e *env) searchDocs(library *docs.Library, words string, asJSON bool) error {
+func searchDocs(e *env, library *docs.Library, words string, asJSON bool) error {
 	hits := library.Search(words, maxHits)
 	if len(hits) == 0 {
 		return j17.Errorf(j17.CodeNotFound, "no page has a section with %s: try fewer words, or 'j17 docs' for the list of pages", diag.Quote(words))

@@ -17,15 +17,15 @@ import (
 	"j17/internal/lang/spec"
 )
 
-func (e *env) events() *cobra.Command {
+func eventsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Check, try, write and read events",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.eventsValidate(), e.eventsDryRun())
-	cmd.AddCommand(e.eventsOnline()...)
+	cmd.AddCommand(eventsValidateCommand(e), eventsDryRunCommand(e))
+	cmd.AddCommand(eventsOnlineCommands(e)...)
 	return cmd
 }
 
@@ -40,7 +40,7 @@ const eventFiles = `EVENTS is a file with one event a line (JSONL), or with a JS
 where "aggregate_type" and "id" may take the place of "key", and "metadata" may have a "timestamp" in Unix seconds. Lines of an
 export, which have a "stream_id", are accepted as they are.`
 
-func (e *env) eventsValidate() *cobra.Command {
+func eventsValidateCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate SPEC EVENTS",
@@ -54,7 +54,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 		Args:              exactly("SPEC", "EVENTS"),
 		ValidArgsFunction: specThenEvents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			run, err := e.dryRun(cmd.Context(), args[0], args[1], nil, nil)
+			run, err := tryEvents(cmd.Context(), e, args[0], args[1], nil, nil)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ Exit code 0: all events are valid, 3: some are not, or the spec is not.`,
 	return cmd
 }
 
-func (e *env) eventsDryRun() *cobra.Command {
+func eventsDryRunCommand(e *env) *cobra.Command {
 	var asJSON, strict bool
 	var at string
 	var blobs localBlobs
@@ -102,7 +102,7 @@ nothing.`,
 				}
 				now = &seconds
 			}
-			run, err := e.dryRun(cmd.Context(), args[0], args[1], now, blobs)
+			run, err := tryEvents(cmd.Context(), e, args[0], args[1], now, blobs)
 			if err != nil {
 				return err
 			}
@@ -147,9 +147,9 @@ func (r *dryRun) title() string {
 	return fileName(r.name)
 }
 
-// dryRun reads a spec and events and runs them in memory. now is the time of events without one, nil for the present; blobs
+// tryEvents reads a spec and events and runs them in memory. now is the time of events without one, nil for the present; blobs
 // are the custom code that is run.
-func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int64, blobs localBlobs) (*dryRun, error) {
+func tryEvents(ctx context.Context, e *env, specName, eventsName string, now *int64, blobs localBlobs) (*dryRun, error) {
 	if specName == "-" && eventsName == "-" {
 		return nil, usageError{fmt.Errorf("only one of SPEC and EVENTS can be standard input")}
 	}
@@ -165,7 +165,7 @@ func (e *env) dryRun(ctx context.Context, specName, eventsName string, now *int6
 	if now != nil {
 		at = *now
 	}
-	custom, err := e.loadCode(ctx, c, specName, specSource, blobs)
+	custom, err := loadCode(ctx, e, c, specName, specSource, blobs)
 	if err != nil {
 		return nil, interrupted(ctx, err)
 	}

@@ -19,16 +19,16 @@ import (
 	"j17/internal/edge/client/send"
 )
 
-// eventsOnline returns the commands of "j17 events" that talk to a server.
-func (e *env) eventsOnline() []*cobra.Command {
+// eventsOnlineCommands returns the commands of "j17 events" that talk to a server.
+func eventsOnlineCommands(e *env) []*cobra.Command {
 	return []*cobra.Command{
-		e.eventsPost(), e.eventsTransaction(), e.eventsList(), e.eventsTail(), e.eventsSend(),
-		e.oldWord("import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now. To store history, use 'j17 data import'.", e.eventsSend()),
-		e.oldWord("export", "'j17 events export' is an old word for 'j17 data export'.", e.dataExport()),
+		eventsPostCommand(e), eventsTransactionCommand(e), eventsListCommand(e), eventsTailCommand(e), eventsSendCommand(e),
+		oldWordCommand(e, "import FILE", "'j17 events import' is an old word for 'j17 events send', which writes events that happen now. To store history, use 'j17 data import'.", eventsSendCommand(e)),
+		oldWordCommand(e, "export", "'j17 events export' is an old word for 'j17 data export'.", dataExportCommand(e)),
 	}
 }
 
-func (e *env) eventsPost() *cobra.Command {
+func eventsPostCommand(e *env) *cobra.Command {
 	var actor, about, idempotencyKey, conditions string
 	var previous uint64
 	var skipOCC, dryRun, asJSON bool
@@ -47,7 +47,7 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			return exactly([]string{"KEY", "EVENT_TYPE", "DATA"}[:min(max(len(args), 2), 3)]...)(cmd, args)
 		},
-		ValidArgsFunction: e.completeKeys(true),
+		ValidArgsFunction: completeKeys(e, true),
 	}
 
 	r := remoteFlags(cmd)
@@ -97,19 +97,19 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 			return usageError{errors.New("only one of DATA and --conditions can be standard input")}
 		}
 		if conditions != "" {
-			if o.Conditions, err = e.jsonArgument("--conditions", conditions); err != nil {
+			if o.Conditions, err = jsonArgument(e, "--conditions", conditions); err != nil {
 				return err
 			}
 		}
 		ev := client.NewEvent{Type: args[1]}
 		if len(args) > 2 {
-			if ev.Data, err = e.jsonArgument("DATA", args[2]); err != nil {
+			if ev.Data, err = jsonArgument(e, "DATA", args[2]); err != nil {
 				return err
 			}
 		}
 
 		if dryRun {
-			return e.tryWrite(cmd.Context(), r, asJSON, func(c *client.Client) (json.RawMessage, error) {
+			return tryWrite(cmd.Context(), e, r, asJSON, func(c *client.Client) (json.RawMessage, error) {
 				return c.TryEvent(cmd.Context(), key, ev, o)
 			})
 		}
@@ -122,15 +122,15 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 		e.startChange()
 		receipt, err := c.PostEvent(cmd.Context(), key, ev, o)
 		if err != nil {
-			return interrupted(cmd.Context(), refusedEvent(e.explained(err)))
+			return interrupted(cmd.Context(), refusedEvent(explained(e, err)))
 		}
-		return e.printReceipt(key, receipt, asJSON)
+		return printReceipt(e, key, receipt, asJSON)
 	}
 	return cmd
 }
 
 // jsonArgument returns the JSON that an argument holds or names; from is what the argument is called.
-func (e *env) jsonArgument(from, arg string) (json.RawMessage, error) {
+func jsonArgument(e *env, from, arg string) (json.RawMessage, error) {
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
 		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
 		if err != nil {
@@ -138,7 +138,7 @@ func (e *env) jsonArgument(from, arg string) (json.RawMessage, error) {
 		}
 		arg, from = string(raw), name
 	}
-	if _, err := e.parsed(from, arg); err != nil {
+	if _, err := parsedJSON(e, from, arg); err != nil {
 		return nil, err
 	}
 	return json.RawMessage(arg), nil
@@ -155,7 +155,7 @@ func refusedEvent(err error) error {
 }
 
 // explained lists the findings of a refusal on the error stream, and what its details tell, where there is more than the error itself says.
-func (e *env) explained(err error) error {
+func explained(e *env, err error) error {
 	if refused, ok := errors.AsType[*client.Error](err); ok && !e.machine {
 		for _, f := range refused.Problem.Errors {
 			e.note("%s: %s\n", f.Pointer, f.Message)
@@ -187,7 +187,7 @@ func detailed(code j17.Code, details any) string {
 	return ""
 }
 
-func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
+func printReceipt(e *env, key j17.Key, r client.Receipt, asJSON bool) error {
 	e.reportChange("the event is stored as %s", strings.Join(r.StreamIDs, ", "))
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {
@@ -217,7 +217,7 @@ func (e *env) printReceipt(key j17.Key, r client.Receipt, asJSON bool) error {
 	return err
 }
 
-func (e *env) eventsList() *cobra.Command {
+func eventsListCommand(e *env) *cobra.Command {
 	var start string
 	var count uint64
 	var all, asJSON bool
@@ -227,7 +227,7 @@ func (e *env) eventsList() *cobra.Command {
 		Long: `Print the events of an aggregate, oldest first, one line of JSON each: exactly the bytes that are stored. The lines are
 what "j17 events send" reads.`,
 		Example: `  j17 events list order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --all > order.jsonl`,
-		Args:    exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
+		Args:    exactly("TYPE/ID"), ValidArgsFunction: completeKeys(e, false),
 	}
 
 	r := remoteFlags(cmd)

@@ -37,7 +37,7 @@ type sending struct {
 	bar             *progressbar.ProgressBar
 }
 
-func (e *env) eventsSend() *cobra.Command {
+func eventsSendCommand(e *env) *cobra.Command {
 	s := &sending{env: e}
 	cmd := &cobra.Command{
 		Use:   "send FILE",
@@ -85,8 +85,8 @@ Exit code 3: events were refused.`,
 	return cmd
 }
 
-// oldWord is a command under the name that it had before.
-func (e *env) oldWord(name, hint string, cmd *cobra.Command) *cobra.Command {
+// oldWordCommand is a command under the name that it had before.
+func oldWordCommand(e *env, name, hint string, cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.Use, cmd.Hidden = name, true
 

@@ -11,7 +11,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) eventsTail() *cobra.Command {
+func eventsTailCommand(e *env) *cobra.Command {
 	var filter client.FeedFilter
 	var actor, about, after, types, tags string
 	var there, asJSON bool
@@ -74,14 +74,14 @@ All filters that are given must hold.`,
 
 		// Each event is a line.
 		if there {
-			return interrupted(cmd.Context(), byType(e.printThere(cmd.Context(), c, filter, after, asJSON)))
+			return interrupted(cmd.Context(), byType(printThere(cmd.Context(), e, c, filter, after, asJSON)))
 		}
 		for ev, err := range c.Follow(cmd.Context(), filter, after) {
 			if cmd.Context().Err() != nil {
 				return nil // which is how it ends
 			}
 			if err == nil {
-				err = e.printEvent(ev, asJSON)
+				err = printEvent(e, ev, asJSON)
 			}
 			if err != nil {
 				return byType(err)
@@ -93,7 +93,7 @@ All filters that are given must hold.`,
 }
 
 // printThere prints the events that are there after a position, and up to where that was looked for.
-func (e *env) printThere(ctx context.Context, c *client.Client, filter client.FeedFilter, after string, asJSON bool) error {
+func printThere(ctx context.Context, e *env, c *client.Client, filter client.FeedFilter, after string, asJSON bool) error {
 	const atOnce = 1000
 	for {
 		page, err := c.Feed(ctx, filter, after, atOnce)
@@ -101,7 +101,7 @@ func (e *env) printThere(ctx context.Context, c *client.Client, filter client.Fe
 			return err
 		}
 		for _, ev := range page.Events {
-			if err := e.printEvent(ev, asJSON); err != nil {
+			if err := printEvent(e, ev, asJSON); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (e *env) printThere(ctx context.Context, c *client.Client, filter client.Fe
 }
 
 // printEvent prints a line.
-func (e *env) printEvent(ev json.RawMessage, asJSON bool) error {
+func printEvent(e *env, ev json.RawMessage, asJSON bool) error {
 	line := string(ev)
 	if !asJSON {
 		var err error

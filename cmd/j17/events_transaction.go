@@ -15,7 +15,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) eventsTransaction() *cobra.Command {
+func eventsTransactionCommand(e *env) *cobra.Command {
 	var idempotencyKey string
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
@@ -51,12 +51,12 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 		if err != nil {
 			return err
 		}
-		if _, err := e.parsed(args[0], string(raw)); err != nil {
+		if _, err := parsedJSON(e, args[0], string(raw)); err != nil {
 			return err
 		}
 		o := client.TransactionOptions{IdempotencyKey: idempotencyKey}
 		if dryRun {
-			return e.tryWrite(cmd.Context(), r, asJSON, func(c *client.Client) (json.RawMessage, error) {
+			return tryWrite(cmd.Context(), e, r, asJSON, func(c *client.Client) (json.RawMessage, error) {
 				return c.TryTransaction(cmd.Context(), raw, o)
 			})
 		}
@@ -72,14 +72,14 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 		e.startChange()
 		receipt, err := c.Transaction(cmd.Context(), raw, o)
 		if err != nil {
-			return interrupted(cmd.Context(), refusedEvent(e.explained(err)))
+			return interrupted(cmd.Context(), refusedEvent(explained(e, err)))
 		}
-		return e.printTransaction(&receipt, asJSON)
+		return printTransaction(e, &receipt, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) printTransaction(r *client.TransactionReceipt, asJSON bool) error {
+func printTransaction(e *env, r *client.TransactionReceipt, asJSON bool) error {
 	e.reportChange("the transaction is stored, %s", j17.Count(r.Count, "event"))
 	if asJSON {
 		return json.NewEncoder(e.out).Encode(struct {

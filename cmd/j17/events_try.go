@@ -13,14 +13,14 @@ import (
 )
 
 // tryWrite tells what a write would do, which try asks the server. Where it would be refused, the exit code is that of the refusal.
-func (e *env) tryWrite(ctx context.Context, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error)) error {
+func tryWrite(ctx context.Context, e *env, r *remote, asJSON bool, try func(*client.Client) (json.RawMessage, error)) error {
 	c, err := e.connect(r)
 	if err != nil {
 		return err
 	}
 	raw, err := try(c)
 	if err != nil {
-		return interrupted(ctx, refusedEvent(e.explained(err)))
+		return interrupted(ctx, refusedEvent(explained(e, err)))
 	}
 	tried, err := decoded[wire.WriteDryRun](raw)
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *env) tryWrite(ctx context.Context, r *remote, asJSON bool, try func(*cl
 	if asJSON {
 		_, err = e.out.Write(append(raw, '\n')) // "ok" is a part of what is asked for here
 	} else {
-		err = e.printTriedWrite(&tried)
+		err = printTriedWrite(e, &tried)
 	}
 	if err != nil || len(tried.Refusals) == 0 {
 		return err
@@ -39,7 +39,7 @@ func (e *env) tryWrite(ctx context.Context, r *remote, asJSON bool, try func(*cl
 }
 
 // printTriedWrite shows what a write would do.
-func (e *env) printTriedWrite(t *wire.WriteDryRun) error {
+func printTriedWrite(e *env, t *wire.WriteDryRun) error {
 	var b strings.Builder
 	for i := range t.Refusals {
 		describeRefusal(&b, &t.Refusals[i])

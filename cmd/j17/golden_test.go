@@ -80,7 +80,7 @@ func TestCommandLines(t *testing.T) {
 			walk(below)
 		}
 	}
-	walk((&env{getenv: func(string) string { return "" }}).root())
+	walk(rootCommand((&env{getenv: func(string) string { return "" }})))
 	golden(t, "commands.txt", b.String())
 }
 

@@ -22,18 +22,18 @@ import (
 // errChangedNothing is what --strict makes of an operation that did not fit.
 var errChangedNothing = errors.New("an operation of a handler changed nothing")
 
-func (e *env) handler() *cobra.Command {
+func handlerCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handler",
 		Short: "Try handlers",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.handlerTest())
+	cmd.AddCommand(handlerTestCommand(e))
 	return cmd
 }
 
-func (e *env) handlerTest() *cobra.Command {
+func handlerTestCommand(e *env) *cobra.Command {
 	var t trial.HandlerTrial
 	var state, data, metadata, reads string
 	var blobs localBlobs
@@ -79,13 +79,13 @@ nothing.`,
 				flag, text string
 				into       *value.Value
 			}{{"--state", state, &t.State}, {"--event-data", data, &t.Data}, {"--metadata", metadata, &t.Metadata}, {"--reads", reads, &t.Reads}} {
-				if texts[d.flag], *d.into, err = e.document(d.flag, d.text); err != nil {
+				if texts[d.flag], *d.into, err = jsonDocument(e, d.flag, d.text); err != nil {
 					return err
 				}
 			}
 
 			// Custom code, as far as there are modules for it.
-			code, err := e.loadCode(cmd.Context(), c, args[0], source, blobs)
+			code, err := loadCode(cmd.Context(), e, c, args[0], source, blobs)
 			if err != nil {
 				return err
 			}
@@ -93,19 +93,19 @@ nothing.`,
 			t.Now, t.Functions = clock.System{}.Now().Unix(), code.functions
 			out, found, err := trial.TryHandler(cmd.Context(), c, t)
 			if err != nil {
-				e.reportFault(err)
+				reportFault(e, err)
 				return refusedEvent(notTried(err, c, t))
 			}
 
 			// What it led to, and whether all was well.
 			out.Faults = hinted(c, out.Faults)
 			if len(found) > 0 {
-				return e.reportTrial(found, texts, asJSON)
+				return reportTrial(e, found, texts, asJSON)
 			}
 			if asJSON {
 				err = e.printJSON(trialOutcome(out, t.EventType))
 			} else {
-				err = e.printTrial(args[0], source, out)
+				err = printTrial(e, args[0], source, out)
 			}
 			if err == nil && strict && len(out.Faults) > 0 {
 				err = silent{errChangedNothing}
@@ -125,7 +125,7 @@ nothing.`,
 	blobs.flag(f, "run the module of that name in the spec")
 	f.BoolVar(&strict, "strict", false, "fail when an operation changed nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	e.completeNames(cmd)
+	completeNames(e, cmd)
 	return cmd
 }
 
@@ -138,8 +138,8 @@ func fileOf(document string) string {
 	return name
 }
 
-// document reads the value of a flag that takes JSON or @FILE. A text of "" is missing.
-func (e *env) document(flag, text string) (string, value.Value, error) {
+// jsonDocument reads the value of a flag that takes JSON or @FILE. A text of "" is missing.
+func jsonDocument(e *env, flag, text string) (string, value.Value, error) {
 	if text == "" {
 		return "", value.Value{}, nil
 	}
@@ -150,12 +150,12 @@ func (e *env) document(flag, text string) (string, value.Value, error) {
 		}
 		text = string(raw)
 	}
-	v, err := e.parsed(flag, text)
+	v, err := parsedJSON(e, flag, text)
 	return text, v, err
 }
 
-// parsed reads JSON. What is wrong with it is reported with its place in the text; name is where that comes from.
-func (e *env) parsed(name, text string) (value.Value, error) {
+// parsedJSON reads JSON. What is wrong with it is reported with its place in the text; name is where that comes from.
+func parsedJSON(e *env, name, text string) (value.Value, error) {
 	v, err := value.ParseString(text)
 	if err == nil {
 		return v, nil
@@ -169,7 +169,7 @@ func (e *env) parsed(name, text string) (value.Value, error) {
 }
 
 // reportTrial tells why an event was not tried.
-func (e *env) reportTrial(found []trial.EventFinding, texts map[string]string, asJSON bool) error {
+func reportTrial(e *env, found []trial.EventFinding, texts map[string]string, asJSON bool) error {
 	// Each finding is shown in the document that it is about.
 	var b strings.Builder
 	for i := range found {
@@ -226,7 +226,7 @@ func trialOutcome(out trial.HandlerOutcome, eventType string) any {
 	return o
 }
 
-func (e *env) printTrial(name string, source []byte, out trial.HandlerOutcome) error {
+func printTrial(e *env, name string, source []byte, out trial.HandlerOutcome) error {
 	text := diag.Render(name, source, out.Faults)
 	if !out.Changed {
 		text += "The event leaves the state as it is.\n"
@@ -274,7 +274,7 @@ func withNames(err error, c *spec.Compiled, t trial.HandlerTrial) error {
 }
 
 // completeNames completes --aggregate and --event with the names in the spec that the command line names.
-func (e *env) completeNames(cmd *cobra.Command) {
+func completeNames(e *env, cmd *cobra.Command) {
 	names := func(args []string, of func(*spec.Compiled) []string) []string {
 		if len(args) == 0 || args[0] == "-" {
 			return nil

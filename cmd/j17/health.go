@@ -25,7 +25,7 @@ const (
 	longestHealth = 64 << 10
 )
 
-func (e *env) health() *cobra.Command {
+func healthCommand(e *env) *cobra.Command {
 	var address, caFile string
 	cmd := &cobra.Command{
 		Use: "health", Short: "Ask a server whether it is ready, for checks of containers and scripts", Args: noArgs,

@@ -12,11 +12,11 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) instances() *cobra.Command {
-	return group("instances", "The instances of a server", e.instancesList(), e.instancesCreate(), e.instancesShow(), e.instancesDelete())
+func instancesCommand(e *env) *cobra.Command {
+	return group("instances", "The instances of a server", instancesListCommand(e), instancesCreateCommand(e), instancesShowCommand(e), instancesDeleteCommand(e))
 }
 
-func (e *env) instancesList() *cobra.Command {
+func instancesListCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the instances that you may see", Example: "  j17 instances list", Args: noArgs}
 
@@ -24,7 +24,7 @@ func (e *env) instancesList() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (e *env) instancesList() *cobra.Command {
 	return cmd
 }
 
-func (e *env) instancesCreate() *cobra.Command {
+func instancesCreateCommand(e *env) *cobra.Command {
 	var plan string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -54,7 +54,7 @@ digits and hyphens.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -63,12 +63,12 @@ digits and hyphens.`,
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"instances"}, nil, body, &raw); err != nil {
 			return err
 		}
-		return e.printInstance(raw, asJSON)
+		return printInstance(e, raw, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) printInstance(raw json.RawMessage, asJSON bool) error {
+func printInstance(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
@@ -98,7 +98,7 @@ func amount(a wire.Amount) string {
 	return used + " of " + strconv.FormatInt(a.Limit, 10)
 }
 
-func (e *env) instancesShow() *cobra.Command {
+func instancesShowCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show [NAME|ID]", Short: "Show an instance, its plan and what it has used", Example: "  j17 instances show shop",
@@ -110,7 +110,7 @@ func (e *env) instancesShow() *cobra.Command {
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.instance = strings.Join(args, "")
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (e *env) instancesShow() *cobra.Command {
 		if err := o.call(cmd.Context(), http.MethodGet, []string{"instances", i.ID}, nil, nil, &raw); err != nil {
 			return err
 		}
-		return e.printInstance(raw, asJSON)
+		return printInstance(e, raw, asJSON)
 	}
 	return cmd
 }
@@ -137,7 +137,7 @@ func atMost(name string) cobra.PositionalArgs {
 	}
 }
 
-func (e *env) instancesDelete() *cobra.Command {
+func instancesDeleteCommand(e *env) *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use: "delete NAME|ID", Short: "Delete an instance with all its data, keys and specs",
@@ -150,7 +150,7 @@ func (e *env) instancesDelete() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

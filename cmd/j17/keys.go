@@ -19,12 +19,12 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) keys() *cobra.Command {
+func keysCommand(e *env) *cobra.Command {
 	return group("keys", "The API keys of an instance",
-		e.keysList(), e.keysCreate(), e.keysRotate(), e.keysRevoke(), e.keysScheduleRevocation())
+		keysListCommand(e), keysCreateCommand(e), keysRotateCommand(e), keysRevokeCommand(e), keysScheduleRevocationCommand(e))
 }
 
-func (e *env) keysList() *cobra.Command {
+func keysListCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the API keys of an instance, without their tokens",
@@ -44,7 +44,7 @@ func (e *env) keysList() *cobra.Command {
 			return err
 		}
 
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (e *env) keysList() *cobra.Command {
 	return cmd
 }
 
-func (e *env) keysCreate() *cobra.Command {
+func keysCreateCommand(e *env) *cobra.Command {
 	var scope string
 	var save, asJSON bool
 	cmd := &cobra.Command{
@@ -111,7 +111,7 @@ func (e *env) keysCreate() *cobra.Command {
 		}
 
 		// Whether the key can be kept is found out before there is one.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -141,12 +141,12 @@ func (e *env) keysCreate() *cobra.Command {
 		}
 
 		// The token is there this once, so it is printed whatever else fails.
-		e.reportNewKey(&key, "")
+		reportNewKey(e, &key, "")
 		if save {
 			o.connection.chosen.Instance = i.Name
 			err = o.connection.keepKey(e, &key)
 		}
-		return errors.Join(err, e.printKey(&key, raw, asJSON))
+		return errors.Join(err, printKey(e, &key, raw, asJSON))
 	}
 	return cmd
 }
@@ -165,7 +165,7 @@ func newKey(raw json.RawMessage) (wire.MadeKey, error) {
 }
 
 // reportNewKey tells of a new key before anything is done with it; replaced is the id of the one whose place it takes, "" for none.
-func (e *env) reportNewKey(key *wire.MadeKey, replaced string) {
+func reportNewKey(e *env, key *wire.MadeKey, replaced string) {
 	what := "the key " + plain(key.ID) + " exists"
 	if replaced != "" {
 		what = fmt.Sprintf("the key %s is replaced by %s", plain(replaced), plain(key.ID))
@@ -186,7 +186,7 @@ func (s *connection) keepKey(e *env, key *wire.MadeKey) error {
 }
 
 // printKey prints a new key: its token on standard output, what there is to know about it beside.
-func (e *env) printKey(key *wire.MadeKey, raw json.RawMessage, asJSON bool) error {
+func printKey(e *env, key *wire.MadeKey, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
@@ -195,7 +195,7 @@ func (e *env) printKey(key *wire.MadeKey, raw json.RawMessage, asJSON bool) erro
 	return err
 }
 
-func (e *env) keysRotate() *cobra.Command {
+func keysRotateCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "rotate KEY_ID", Short: "Replace an API key: a new one is shown, the old one is revoked",
@@ -209,7 +209,7 @@ a while, create another key and schedule the revocation of the old one.`,
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Whether the context has the old key can be told only as long as that works.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -228,11 +228,11 @@ a while, create another key and schedule the revocation of the old one.`,
 		}
 
 		// The token is there this once, so it is printed whatever else fails.
-		e.reportNewKey(&key, args[0])
+		reportNewKey(e, &key, args[0])
 		if kept { // what the context has of the old key does not work any more
 			err = o.connection.keepKey(e, &key)
 		}
-		return errors.Join(err, e.printKey(&key, raw, asJSON))
+		return errors.Join(err, printKey(e, &key, raw, asJSON))
 	}
 	return cmd
 }
@@ -249,7 +249,7 @@ func (o *operating) keeps(ctx context.Context, id string) (bool, error) {
 	return key.Prefix != "" && strings.HasPrefix(o.connection.chosen.Keys[key.Environment], key.Prefix), nil
 }
 
-func (e *env) keysRevoke() *cobra.Command {
+func keysRevokeCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "revoke KEY_ID", Short: "Revoke an API key, with effect at once", Example: "  j17 keys revoke key_4k7vx9tz2nqr8w3", Args: exactly("KEY_ID"),
@@ -259,12 +259,12 @@ func (e *env) keysRevoke() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.changeKey(cmd, r, http.MethodDelete, []string{"keys", args[0]}, nil, asJSON)
+		return changeKey(e, cmd, r, http.MethodDelete, []string{"keys", args[0]}, nil, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) keysScheduleRevocation() *cobra.Command {
+func keysScheduleRevocationCommand(e *env) *cobra.Command {
 	var at string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -284,13 +284,13 @@ func (e *env) keysScheduleRevocation() *cobra.Command {
 			return usageError{fmt.Errorf("--at %q is no time: give one such as 2026-12-01T00:00:00Z, or a time from now, such as 48h", at)}
 		}
 		body := map[string]string{"revoke_at": revokeAt.Format(time.RFC3339)}
-		return e.changeKey(cmd, r, http.MethodPost, []string{"keys", args[0], "schedule_revocation"}, body, asJSON)
+		return changeKey(e, cmd, r, http.MethodPost, []string{"keys", args[0], "schedule_revocation"}, body, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) changeKey(cmd *cobra.Command, r *remote, method string, path []string, body any, asJSON bool) error {
-	o, err := e.operate(cmd, r)
+func changeKey(e *env, cmd *cobra.Command, r *remote, method string, path []string, body any, asJSON bool) error {
+	o, err := operate(e, cmd, r)
 	if err != nil {
 		return err
 	}

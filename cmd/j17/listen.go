@@ -40,7 +40,7 @@ type listened struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func (e *env) listen() *cobra.Command {
+func listenCommand(e *env) *cobra.Command {
 	var to, after string
 	var patterns []string
 	var asJSON bool
@@ -91,20 +91,20 @@ is answered.`,
 			return err
 		}
 		fwd.Environment = environmentOf(cmp.Or(t.host, u.Hostname()), want)
-		if fwd.Secret, err = e.listenSecret(s); err != nil {
+		if fwd.Secret, err = listenSecret(e, s); err != nil {
 			return err
 		}
 		c, err := e.connect(r)
 		if err != nil {
 			return err
 		}
-		return e.forward(cmd.Context(), c, fwd, after, asJSON)
+		return forwardEvents(cmd.Context(), e, c, fwd, after, asJSON)
 	}
 	return cmd
 }
 
-// forward sends events on until the context ends.
-func (e *env) forward(ctx context.Context, c *client.Client, fwd *listener.Forward, after string, asJSON bool) error {
+// forwardEvents sends events on until the context ends.
+func forwardEvents(ctx context.Context, e *env, c *client.Client, fwd *listener.Forward, after string, asJSON bool) error {
 	var told error
 	ready := func() {
 		if asJSON {
@@ -136,7 +136,7 @@ func (e *env) forward(ctx context.Context, c *client.Client, fwd *listener.Forwa
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := e.tellForwarded(ev, answer.Status, err, asJSON); err != nil {
+		if err := tellForwarded(e, ev, answer.Status, err, asJSON); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (e *env) forward(ctx context.Context, c *client.Client, fwd *listener.Forwa
 }
 
 // tellForwarded prints what came of an event.
-func (e *env) tellForwarded(ev *j17.Event, status int, failed error, asJSON bool) error {
+func tellForwarded(e *env, ev *j17.Event, status int, failed error, asJSON bool) error {
 	out := listened{StreamID: ev.StreamID.String(), Key: ev.Key.String(), Type: ev.Type, Status: status}
 	if failed != nil {
 		out.Error = failed.Error()
@@ -164,7 +164,7 @@ func (e *env) tellForwarded(ev *j17.Event, status int, failed error, asJSON bool
 const listenFile = "listen.secret"
 
 // listenSecret returns the secret with which events are forwarded: that of the context, or of the data folder.
-func (e *env) listenSecret(s *connection) (string, error) {
+func listenSecret(e *env, s *connection) (string, error) {
 	name := filepath.Join(s.folder, listenFile)
 	if s.chosen != nil || !s.hasDev {
 		file, err := e.configFile()

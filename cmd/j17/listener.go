@@ -16,12 +16,12 @@ import (
 	"j17/internal/follow/outbound"
 )
 
-func (e *env) listeners() *cobra.Command {
-	return group("listener", "The listeners of an environment", e.listenerList(), e.listenerPause(), e.listenerResume(), e.listenerRotate(), e.listenerReplay(),
-		e.listenerTrigger(), e.listenerDeliveries())
+func listenersCommand(e *env) *cobra.Command {
+	return group("listener", "The listeners of an environment", listenerListCommand(e), listenerPauseCommand(e), listenerResumeCommand(e), listenerRotateCommand(e), listenerReplayCommand(e),
+		listenerTriggerCommand(e), listenerDeliveriesCommand(e))
 }
 
-func (e *env) listenerList() *cobra.Command {
+func listenerListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Listener]{
 		short: "List the listeners of an environment and how far they are; --json has their secrets", note: "Their secrets are in --json.", example: "  j17 listener list --env staging",
 		path: "listeners", header: listenerHeader(), describe: describeListener,
@@ -34,20 +34,20 @@ func describeListener(l wire.Listener) []string {
 	return []string{l.Name, l.Status, strconv.Itoa(l.Lag), strings.Join(l.Events, ", "), l.URL}
 }
 
-func (e *env) listenerPause() *cobra.Command {
-	return e.listenerChange(&cobra.Command{
+func listenerPauseCommand(e *env) *cobra.Command {
+	return listenerChangeCommand(e, &cobra.Command{
 		Use: "pause NAME", Short: "Tell a listener nothing more until it is resumed", Example: "  j17 listener pause accounting --env prod",
-	}, "pause", e.printListener)
+	}, "pause", func(raw json.RawMessage, asJSON bool) error { return printListener(e, raw, asJSON) })
 }
 
-func (e *env) listenerResume() *cobra.Command {
-	return e.listenerChange(&cobra.Command{
+func listenerResumeCommand(e *env) *cobra.Command {
+	return listenerChangeCommand(e, &cobra.Command{
 		Use: "resume NAME", Short: "Go on with a listener that was paused or disabled, where it was", Example: "  j17 listener resume accounting --env prod",
-	}, "resume", e.printListener)
+	}, "resume", func(raw json.RawMessage, asJSON bool) error { return printListener(e, raw, asJSON) })
 }
 
-func (e *env) listenerRotate() *cobra.Command {
-	return e.listenerChange(&cobra.Command{
+func listenerRotateCommand(e *env) *cobra.Command {
+	return listenerChangeCommand(e, &cobra.Command{
 		Use: "rotate-secret NAME", Short: "Give a listener a new secret, and print it", Example: "  j17 listener rotate-secret accounting --env prod",
 		Long: "Give a listener a new secret, and print it. For a day messages are signed with the one before as well.",
 	}, "rotate_secret", func(raw json.RawMessage, asJSON bool) error {
@@ -55,13 +55,13 @@ func (e *env) listenerRotate() *cobra.Command {
 	})
 }
 
-// listenerChange is a command that changes a listener by one of its routes.
-func (e *env) listenerChange(cmd *cobra.Command, route string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
-	return e.opsCommand(cmd, http.MethodPost, func(name string) []string { return []string{"listeners", name, route} }, show)
+// listenerChangeCommand is a command that changes a listener by one of its routes.
+func listenerChangeCommand(e *env, cmd *cobra.Command, route string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+	return opsCommand(e, cmd, http.MethodPost, func(name string) []string { return []string{"listeners", name, route} }, show)
 }
 
 // printListener prints the answer that has a listener.
-func (e *env) printListener(raw json.RawMessage, asJSON bool) error {
+func printListener(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
@@ -72,7 +72,7 @@ func (e *env) printListener(raw json.RawMessage, asJSON bool) error {
 	return e.printTable(listenerHeader(), [][]string{describeListener(m.Listener)})
 }
 
-func (e *env) listenerReplay() *cobra.Command {
+func listenerReplayCommand(e *env) *cobra.Command {
 	var ask wire.ListenerReplay
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func (e *env) listenerReplay() *cobra.Command {
 		if ask.After == "" {
 			return usageError{errors.New("--after says behind which event to begin: the stream_id of one, or 0 for all there are")}
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (e *env) listenerReplay() *cobra.Command {
 	return cmd
 }
 
-func (e *env) listenerTrigger() *cobra.Command {
+func listenerTriggerCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "trigger NAME", Short: "Send a listener a made-up event",
@@ -123,7 +123,7 @@ and it is sent once.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

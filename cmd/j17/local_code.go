@@ -96,7 +96,7 @@ func (l *localCode) close(ctx context.Context) {
 
 // loadCode compiles the modules that a spec names and that there are files of. Modules that cannot be used are reported with
 // their places in the spec, all at once.
-func (e *env) loadCode(ctx context.Context, c *spec.Compiled, specName string, source []byte, blobs localBlobs) (*localCode, error) {
+func loadCode(ctx context.Context, e *env, c *spec.Compiled, specName string, source []byte, blobs localBlobs) (*localCode, error) {
 	l := &localCode{functions: decider.Functions{}, modules: map[string]*wasm.Module{}}
 	if len(blobs) == 0 {
 		return l, nil
@@ -157,7 +157,7 @@ func (l *localCode) function(ctx context.Context, e *env, rt *wasm.Runtime, u sp
 }
 
 // reportFault tells what the author of custom code can do about an error of it; the error itself is for the caller.
-func (e *env) reportFault(err error) {
+func reportFault(e *env, err error) {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	if !ok {
 		return

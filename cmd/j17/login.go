@@ -25,7 +25,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) login() *cobra.Command {
+func loginCommand(e *env) *cobra.Command {
 	var email string
 	var passwordStdin, asJSON bool
 	cmd := &cobra.Command{
@@ -60,7 +60,7 @@ folder has the password.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Which server, and as whom.
 		name := r.context
-		s, err := e.loginTarget(r, args)
+		s, err := loginTarget(e, r, args)
 		if err != nil {
 			return err
 		}
@@ -68,12 +68,12 @@ folder has the password.`,
 		if err != nil {
 			return err
 		}
-		password, err := e.askLogin(cmd.Context(), s, t, &email, passwordStdin)
+		password, err := askLogin(cmd.Context(), e, s, t, &email, passwordStdin)
 		if err != nil {
 			return err
 		}
 
-		c, err := e.controlClient(t, 0)
+		c, err := controlClient(e, t, 0)
 		if err != nil {
 			return err
 		}
@@ -83,13 +83,13 @@ folder has the password.`,
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		return e.keepLogin(cmd.Context(), s, t, name, got, asJSON)
+		return keepLogin(cmd.Context(), e, s, t, name, got, asJSON)
 	}
 	return cmd
 }
 
 // loginTarget is the server to log in to: the one that is named, or that of the context.
-func (e *env) loginTarget(r remote, args []string) (*connection, error) {
+func loginTarget(e *env, r remote, args []string) (*connection, error) {
 	name := r.context
 	if len(args) > 0 {
 		r.context, r.data = "", ""
@@ -108,7 +108,7 @@ func (e *env) loginTarget(r remote, args []string) (*connection, error) {
 }
 
 // askLogin completes e-mail address and password. Nobody is asked for a password that no server is there to take.
-func (e *env) askLogin(ctx context.Context, s *connection, t target, email *string, passwordStdin bool) (string, error) {
+func askLogin(ctx context.Context, e *env, s *connection, t target, email *string, passwordStdin bool) (string, error) {
 	if *email == "" && !passwordStdin && s.hasDev && s.isDev() {
 		*email = s.dev.Operator.Email
 		return s.dev.Operator.Password, nil
@@ -119,7 +119,7 @@ func (e *env) askLogin(ctx context.Context, s *connection, t target, email *stri
 	if passwordStdin && *email == "" {
 		return "", usageError{errors.New("--password-stdin needs --email")}
 	}
-	if err := e.somebodyAnswers(ctx, t); err != nil {
+	if err := somebodyAnswers(ctx, t); err != nil {
 		return "", err
 	}
 	if passwordStdin {
@@ -144,7 +144,7 @@ func (e *env) askLogin(ctx context.Context, s *connection, t target, email *stri
 }
 
 // somebodyAnswers asks once whether anybody is there. What is answered does not matter.
-func (e *env) somebodyAnswers(ctx context.Context, t target) error {
+func somebodyAnswers(ctx context.Context, t target) error {
 	c, err := client.New(client.Options{URL: t.url, Host: t.host, RootCAs: t.roots, Clock: clock.System{}, Attempts: 1})
 	if err != nil {
 		return usageError{err}
@@ -183,7 +183,7 @@ func readPassword(ctx context.Context, in *os.File) (string, error) {
 }
 
 // keepLogin puts a login into a context and makes it the current one.
-func (e *env) keepLogin(ctx context.Context, s *connection, t target, name string, got wire.LoggedIn, asJSON bool) error {
+func keepLogin(ctx context.Context, e *env, s *connection, t target, name string, got wire.LoggedIn, asJSON bool) error {
 	if got.ExpiresAt == 0 {
 		return errors.New("the server's answer to the login has no time when it ends")
 	}
@@ -215,7 +215,7 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 		}
 	}
 	t.key = got.Token
-	if err := e.keepInstance(ctx, s, t, kept); err != nil {
+	if err := keepInstance(ctx, e, s, t, kept); err != nil {
 		return err
 	}
 
@@ -247,8 +247,8 @@ func (e *env) keepLogin(ctx context.Context, s *connection, t target, name strin
 }
 
 // keepInstance puts the instance that was asked for into a context, or the only one there is.
-func (e *env) keepInstance(ctx context.Context, s *connection, t target, kept *serverContext) error {
-	c, err := e.controlClient(t, 0)
+func keepInstance(ctx context.Context, e *env, s *connection, t target, kept *serverContext) error {
+	c, err := controlClient(e, t, 0)
 	if err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (c *config) names() []string {
 	return names
 }
 
-func (e *env) logout() *cobra.Command {
+func logoutCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout",
 		Short: "Make the login of a context void and forget it",
@@ -360,7 +360,7 @@ whole of it.`,
 
 		// The server is told, so that nobody else does either.
 		t.key = l.Token
-		c, err := e.controlClient(t, 0)
+		c, err := controlClient(e, t, 0)
 		if err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ whole of it.`,
 	return cmd
 }
 
-func (e *env) whoami() *cobra.Command {
+func whoamiCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "whoami",
@@ -397,7 +397,7 @@ func (e *env) whoami() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

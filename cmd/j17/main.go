@@ -108,7 +108,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	e := &env{getenv: getenv, environ: os.Environ, in: stdin, out: out, err: lenientWriter{stderr}}
 	e.interruptible = func(in io.Reader) io.Reader { return &interruptibleReader{ctx: ctx, in: in} }
 	e.answers = func(dev server.DevAccess) bool { return devAnswers(ctx, dev) }
-	root := e.root()
+	root := rootCommand(e)
 	root.SetArgs(args)
 	root.SetOut(out)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -169,7 +169,7 @@ func exitCode(err error) int {
 	}
 }
 
-func (e *env) root() *cobra.Command {
+func rootCommand(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "j17",
 		Short:         "An event-sourcing backend from one JSON spec",
@@ -201,11 +201,11 @@ func (e *env) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
 
 	// Commands, in the order in which help shows them.
-	root.AddCommand(e.dev(), e.spec(), e.handler(), e.events(), e.data(), e.state(), e.version())
-	root.AddCommand(e.docs(), e.mcp(), e.wasm(), e.openAPI())
-	root.AddCommand(e.login(), e.logout(), e.whoami(), e.contexts(), e.instances(), e.keys(), e.operators(), e.auditLog(), e.backup(), e.blobs(), e.projections(), e.places(), e.listeners(), e.sagas(), e.scheduled(), e.tombstones(), e.listen(), e.checkpoints(), e.scrub(), e.test())
-	root.AddCommand(e.serve(), e.health())
-	e.completeFlags(root)
+	root.AddCommand(devCommand(e), specCommand(e), handlerCommand(e), eventsCommand(e), dataCommand(e), stateCommand(e), versionCommand(e))
+	root.AddCommand(docsCommand(e), mcpCommand(e), wasmCommand(e), openAPICommand(e))
+	root.AddCommand(loginCommand(e), logoutCommand(e), whoamiCommand(e), contextsCommand(e), instancesCommand(e), keysCommand(e), operatorsCommand(e), auditLogCommand(e), backupsCommand(e), blobsCommand(e), projectionsCommand(e), placesCommand(e), listenersCommand(e), sagasCommand(e), scheduledCommand(e), tombstonesCommand(e), listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e))
+	root.AddCommand(serveCommand(e), healthCommand(e))
+	completeFlags(e, root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

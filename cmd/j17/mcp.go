@@ -30,7 +30,7 @@ const (
 	mcpAttempts    = 2
 )
 
-func (e *env) mcp() *cobra.Command {
+func mcpCommand(e *env) *cobra.Command {
 	var allowWrites bool
 	var specFile, folder string
 	cmd := &cobra.Command{

@@ -11,7 +11,7 @@ import (
 	"j17/internal/server"
 )
 
-func (e *env) openAPI() *cobra.Command {
+func openAPICommand(e *env) *cobra.Command {
 	var at, part string
 	cmd := &cobra.Command{
 		Use:   "openapi [FILE]",

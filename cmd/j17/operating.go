@@ -74,7 +74,7 @@ const (
 
 // operate returns the connection of an operator who has logged in. For the development server of the data folder there is
 // no need to.
-func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
+func operate(e *env, cmd *cobra.Command, r *remote) (*operating, error) {
 	s, err := e.connection(r)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
 	expired := l != nil && t.key == l.Token && !clock.System{}.Now().Before(l.expires())
 	switch {
 	case (t.key == "" || expired) && s.hasDev && s.isDev():
-		if t.key, err = e.devToken(cmd.Context(), s, t); err != nil {
+		if t.key, err = devToken(cmd.Context(), e, s, t); err != nil {
 			return nil, err
 		}
 	case t.key == "":
@@ -99,7 +99,7 @@ func (e *env) operate(cmd *cobra.Command, r *remote) (*operating, error) {
 	if err := t.checkCredential("token"); err != nil {
 		return nil, err
 	}
-	c, err := e.controlClient(t, longRequest)
+	c, err := controlClient(e, t, longRequest)
 	return &operating{Client: c, connection: s, env: e}, err
 }
 
@@ -108,7 +108,7 @@ const devLogin = "dev-login.json"
 
 // devToken is a token of the operator of the data folder: the one that is kept there, as long as the server takes it, or that
 // of a new login.
-func (e *env) devToken(ctx context.Context, s *connection, t target) (string, error) {
+func devToken(ctx context.Context, e *env, s *connection, t target) (string, error) {
 	const longest = 1 << 16
 	file := filepath.Join(s.folder, devLogin)
 	var kept struct {
@@ -117,12 +117,12 @@ func (e *env) devToken(ctx context.Context, s *connection, t target) (string, er
 	if raw, err := e.readAll(file, longest, ""); err == nil && json.Unmarshal(raw, &kept) == nil && kept.Token != "" {
 		with := t
 		with.key = kept.Token
-		taken, err := e.takes(ctx, with)
+		taken, err := takesOperators(ctx, e, with)
 		if err != nil || taken {
 			return kept.Token, err
 		}
 	}
-	c, err := e.controlClient(t, 0)
+	c, err := controlClient(e, t, 0)
 	if err != nil {
 		return "", err
 	}
@@ -137,12 +137,12 @@ func (e *env) devToken(ctx context.Context, s *connection, t target) (string, er
 	return got.Token, nil
 }
 
-// takes reports whether a server takes the token of a target.
-func (e *env) takes(ctx context.Context, t target) (bool, error) {
+// takesOperators reports whether a server takes the token of a target.
+func takesOperators(ctx context.Context, e *env, t target) (bool, error) {
 	if t.checkCredential("token") != nil {
 		return false, nil //nolint:nilerr // a file that was damaged holds no token
 	}
-	c, err := e.controlClient(t, 0)
+	c, err := controlClient(e, t, 0)
 	if err != nil {
 		return false, err
 	}
@@ -196,7 +196,7 @@ func (s *connection) control() (target, error) {
 }
 
 // controlClient returns a client for the routes of operators.
-func (e *env) controlClient(t target, timeout time.Duration) (*client.Client, error) {
+func controlClient(e *env, t target, timeout time.Duration) (*client.Client, error) {
 	c, err := client.New(client.Options{
 		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{}, Timeout: timeout, Attempts: controlAttempts,
 		Retrying: e.retrying(clock.System{}),
@@ -267,11 +267,11 @@ func (o *operating) explained(ctx context.Context, err error) error {
 		}
 		return unauthorized("The server does not accept your login any more: it has expired or was revoked. Log in again: %s", again)
 	}
-	return interrupted(ctx, o.env.explained(o.env.inCommands(err)))
+	return interrupted(ctx, explained(o.env, inCommands(o.env, err)))
 }
 
 // inCommands puts commands and flags in the place of what a server names of its own API.
-func (e *env) inCommands(err error) error {
+func inCommands(e *env, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok {
 		return err
@@ -490,7 +490,7 @@ func listCommand[T any](e *env, l listing[T]) *cobra.Command {
 			count = limit + 1 // one more tells that there are more
 		}
 
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -526,13 +526,13 @@ func (o *operating) opsCall(ctx context.Context, method string, body any, more .
 }
 
 // opsCommand is a command about one thing of an environment, whose id or name is its argument.
-func (e *env) opsCommand(cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+func opsCommand(e *env, cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
 	var asJSON bool
 	cmd.Args = exactly(strings.Fields(cmd.Use)[1])
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

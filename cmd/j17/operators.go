@@ -16,13 +16,13 @@ import (
 	"j17/internal/lang/diag"
 )
 
-func (e *env) operators() *cobra.Command {
+func operatorsCommand(e *env) *cobra.Command {
 	return group("operators", "The people who run a server",
-		e.operatorsList(), e.operatorsCreate(), e.operatorsRole(), e.operatorsGrant(true), e.operatorsGrant(false),
-		e.operatorsPassword(), e.operatorsRevokeTokens(), e.operatorsDelete())
+		operatorsListCommand(e), operatorsCreateCommand(e), operatorsRoleCommand(e), operatorsGrantCommand(e, true), operatorsGrantCommand(e, false),
+		operatorsPasswordCommand(e), operatorsRevokeTokensCommand(e), operatorsDeleteCommand(e))
 }
 
-func (e *env) operatorsList() *cobra.Command {
+func operatorsListCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "List the operators of a server", Example: "  j17 operators list", Args: noArgs}
 
@@ -30,7 +30,7 @@ func (e *env) operatorsList() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (o *operating) operator(ctx context.Context, want string) (wire.Operator, e
 	return wire.Operator{}, notFound("There is no operator %q. 'j17 operators list' shows them.", want)
 }
 
-func (e *env) operatorsCreate() *cobra.Command {
+func operatorsCreateCommand(e *env) *cobra.Command {
 	var role string
 	var instances []string
 	var passwordStdin, asJSON bool
@@ -89,7 +89,7 @@ change it.`,
 			return err
 		}
 
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ change it.`,
 			ids = append(ids, i.ID)
 		}
 
-		password, err := e.newPassword(cmd.Context(), args[0], passwordStdin)
+		password, err := newPassword(cmd.Context(), e, args[0], passwordStdin)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ change it.`,
 		if err := o.call(cmd.Context(), http.MethodPost, []string{"operators"}, nil, body, &raw); err != nil {
 			return err
 		}
-		return e.printOperator(raw, asJSON)
+		return printOperator(e, raw, asJSON)
 	}
 	return cmd
 }
@@ -135,7 +135,7 @@ func checkRole(what, role string) error {
 }
 
 // newPassword asks for a password for somebody.
-func (e *env) newPassword(ctx context.Context, whose string, passwordStdin bool) (string, error) {
+func newPassword(ctx context.Context, e *env, whose string, passwordStdin bool) (string, error) {
 	if passwordStdin {
 		raw, err := e.readAll("-", 1<<20, "It should hold nothing but a password.")
 		return strings.TrimRight(string(raw), "\r\n"), err
@@ -158,7 +158,7 @@ func (e *env) newPassword(ctx context.Context, whose string, passwordStdin bool)
 	return first, err
 }
 
-func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
+func printOperator(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
@@ -169,14 +169,14 @@ func (e *env) printOperator(raw json.RawMessage, asJSON bool) error {
 	return e.printTable([]string{"email", op.Email}, [][]string{{"id", op.ID}, {"role", op.Role}, {"instances", strings.Join(op.Instances, ", ")}})
 }
 
-// operatorChange is a command that changes one operator; request makes the request for the operator that it has found. done
+// operatorChangeCommand is a command that changes one operator; request makes the request for the operator that it has found. done
 // is the sentence that is said, after the e-mail address, where the answer does not have the operator.
-func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
+func operatorChangeCommand(e *env, cmd *cobra.Command, asJSON *bool, done string, request func(o *operating, op wire.Operator, args []string) (method string, path []string, body any, err error)) *cobra.Command {
 	r := serverFlags(cmd)
 	jsonFlag(cmd, asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -199,14 +199,14 @@ func (e *env) operatorChange(cmd *cobra.Command, asJSON *bool, done string, requ
 			_, err = fmt.Fprintf(e.out, "%s %s.\n", plain(op.Email), done)
 			return err
 		}
-		return e.printOperator(raw, *asJSON)
+		return printOperator(e, raw, *asJSON)
 	}
 	return cmd
 }
 
-func (e *env) operatorsRole() *cobra.Command {
+func operatorsRoleCommand(e *env) *cobra.Command {
 	var asJSON bool
-	return e.operatorChange(&cobra.Command{
+	return operatorChangeCommand(e, &cobra.Command{
 		Use: "set-role EMAIL|ID ROLE", Short: "Change the role of an operator", Args: func(cmd *cobra.Command, args []string) error {
 			if err := exactly("EMAIL|ID", "ROLE")(cmd, args); err != nil {
 				return err
@@ -219,7 +219,7 @@ func (e *env) operatorsRole() *cobra.Command {
 	})
 }
 
-func (e *env) operatorsGrant(give bool) *cobra.Command {
+func operatorsGrantCommand(e *env, give bool) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "grant EMAIL|ID INSTANCE", Short: "Let an operator work with an instance", Args: exactly("EMAIL|ID", "INSTANCE"),
@@ -230,28 +230,28 @@ func (e *env) operatorsGrant(give bool) *cobra.Command {
 		cmd.Use, cmd.Short, cmd.Example = "withdraw EMAIL|ID INSTANCE", "Take an instance away from an operator", "  j17 operators withdraw ada@example.com shop"
 		method = http.MethodDelete
 	}
-	return e.operatorChange(cmd, &asJSON, "", func(o *operating, _ wire.Operator, args []string) (string, []string, any, error) {
+	return operatorChangeCommand(e, cmd, &asJSON, "", func(o *operating, _ wire.Operator, args []string) (string, []string, any, error) {
 		i, err := o.instance(cmd.Context(), args[1])
 		return method, []string{"grants", i.ID}, nil, err
 	})
 }
 
-func (e *env) operatorsPassword() *cobra.Command {
+func operatorsPasswordCommand(e *env) *cobra.Command {
 	var asJSON, passwordStdin bool
 	cmd := &cobra.Command{
 		Use: "set-password EMAIL|ID", Short: "Set the password of an operator, who is logged out everywhere", Args: exactly("EMAIL|ID"),
 		Example: "  j17 operators set-password ada@example.com",
 	}
 	cmd.Flags().BoolVar(&passwordStdin, "password-stdin", false, "read the password from standard input")
-	return e.operatorChange(cmd, &asJSON, "has another password and is logged out everywhere", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
-		password, err := e.newPassword(cmd.Context(), op.Email, passwordStdin)
+	return operatorChangeCommand(e, cmd, &asJSON, "has another password and is logged out everywhere", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
+		password, err := newPassword(cmd.Context(), e, op.Email, passwordStdin)
 		return http.MethodPost, []string{"password"}, map[string]string{"password": password}, err
 	})
 }
 
-func (e *env) operatorsRevokeTokens() *cobra.Command {
+func operatorsRevokeTokensCommand(e *env) *cobra.Command {
 	var asJSON bool
-	return e.operatorChange(&cobra.Command{
+	return operatorChangeCommand(e, &cobra.Command{
 		Use: "revoke-tokens EMAIL|ID", Short: "Log an operator out everywhere", Args: exactly("EMAIL|ID"),
 		Example: "  j17 operators revoke-tokens ada@example.com",
 	}, &asJSON, "is logged out everywhere", func(*operating, wire.Operator, []string) (string, []string, any, error) {
@@ -259,14 +259,14 @@ func (e *env) operatorsRevokeTokens() *cobra.Command {
 	})
 }
 
-func (e *env) operatorsDelete() *cobra.Command {
+func operatorsDeleteCommand(e *env) *cobra.Command {
 	var asJSON, yes bool
 	cmd := &cobra.Command{
 		Use: "delete EMAIL|ID", Short: "Remove an operator, who is logged out everywhere", Args: exactly("EMAIL|ID"),
 		Example: "  j17 operators delete ada@example.com",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return e.operatorChange(cmd, &asJSON, "is no operator any more", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
+	return operatorChangeCommand(e, cmd, &asJSON, "is no operator any more", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
 		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
 	})
 }

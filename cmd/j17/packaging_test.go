@@ -88,7 +88,7 @@ func TestImageCanBeWritten(t *testing.T) {
 	if m := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD (\[.*\])$`).FindStringSubmatch(text); m == nil || json.Unmarshal([]byte(m[1]), &check) != nil {
 		t.Fatal("the image has no health check")
 	}
-	root := (&env{getenv: func(string) string { return "" }}).root()
+	root := rootCommand((&env{getenv: func(string) string { return "" }}))
 	if cmd, rest, err := root.Find(check[1:]); err != nil || len(rest) > 0 || cmd == root {
 		t.Errorf("the health check is %q, of which %q is no command: %v", check, rest, err)
 	}

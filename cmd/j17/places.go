@@ -14,14 +14,14 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) places() *cobra.Command {
-	return group("places", "Where aggregates are: around a point, in an area, or whose areas have a point", e.placesNearby(), e.placesWithin(), e.placesContaining(), e.placesVerify())
+func placesCommand(e *env) *cobra.Command {
+	return group("places", "Where aggregates are: around a point, in an area, or whose areas have a point", placesNearbyCommand(e), placesWithinCommand(e), placesContainingCommand(e), placesVerifyCommand(e))
 }
 
-func (e *env) placesNearby() *cobra.Command {
+func placesNearbyCommand(e *env) *cobra.Command {
 	var at string
 	var radius float64
-	return e.placesBy(question{
+	return placesByCommand(e, question{
 		name: "nearby", short: "Print what is around a point, nearest first",
 		long: "Print the aggregates of a type that are around a point, nearest first, with how many metres they are away.",
 		example: `  j17 places nearby store --at 40.7,-74.0 --radius 5000
@@ -39,9 +39,9 @@ func (e *env) placesNearby() *cobra.Command {
 	})
 }
 
-func (e *env) placesContaining() *cobra.Command {
+func placesContainingCommand(e *env) *cobra.Command {
 	var at string
-	return e.placesBy(question{
+	return placesByCommand(e, question{
 		name: "containing", short: "Print whose areas contain a point",
 		long:    "Print the aggregates of a type whose areas contain a point, in the order of their ids.",
 		example: "  j17 places containing district --at 40.7,-74.0",
@@ -52,9 +52,9 @@ func (e *env) placesContaining() *cobra.Command {
 	})
 }
 
-func (e *env) placesWithin() *cobra.Command {
+func placesWithinCommand(e *env) *cobra.Command {
 	var box, polygon string
-	return e.placesBy(question{
+	return placesByCommand(e, question{
 		name: "within", short: "Print what is in an area",
 		long: "Print the aggregates of a type that are in a box or in a polygon, in the order of their ids.",
 		example: `  j17 places within store --box 40.6,-74.1,40.9,-73.8
@@ -99,8 +99,8 @@ type question struct {
 	where func(cmd *cobra.Command, q url.Values) error
 }
 
-// placesBy returns the command that asks a question.
-func (e *env) placesBy(o question) *cobra.Command {
+// placesByCommand returns the command that asks a question.
+func placesByCommand(e *env, o question) *cobra.Command {
 	var limit int
 	var noData, asJSON bool
 	cmd := &cobra.Command{
@@ -125,14 +125,14 @@ Exit code 6: there is no such type, or it has no such places.`,
 		if noData {
 			q.Set("data", "false")
 		}
-		return e.printPages(cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
+		return printPages(e, cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
 			return c.Places(cmd.Context(), args[0], o.name, q)
 		})
 	}
 	return cmd
 }
 
-func (e *env) placesVerify() *cobra.Command {
+func placesVerifyCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Compare the places of aggregates with the events", Args: exactly(),
@@ -150,7 +150,7 @@ Exit code 6: the spec has no places.`,
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// Have them compared.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

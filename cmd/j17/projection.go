@@ -27,10 +27,10 @@ import (
 	"j17/internal/lang/spec"
 )
 
-func (e *env) projections() *cobra.Command {
+func projectionsCommand(e *env) *cobra.Command {
 	return group("projection", "The projections of an environment: views over several aggregates",
-		e.projectionList(), e.projectionShow(), e.projectionGet(), e.projectionRows(), e.projectionDeploy(), e.projectionDryRun(), e.projectionRemove(),
-		e.projectionRebuild(), e.projectionCancel(), e.projectionVerify())
+		projectionListCommand(e), projectionShowCommand(e), projectionGetCommand(e), projectionRowsCommand(e), projectionDeployCommand(e), projectionDryRunCommand(e), projectionRemoveCommand(e),
+		projectionRebuildCommand(e), projectionCancelCommand(e), projectionVerifyCommand(e))
 }
 
 // projectionCall sends a request about the projections of the environment that the command is about.
@@ -54,7 +54,7 @@ func decoded[T any](raw json.RawMessage) (T, error) {
 	return into, err
 }
 
-func (e *env) projectionList() *cobra.Command {
+func projectionListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Projection]{
 		short: "List the projections of an environment and how far their indexes are", example: "  j17 projection list --env staging",
 		path: "projections", header: []string{"name", "origin", "status", "rows", "lag"},
@@ -74,7 +74,7 @@ func (e *env) projectionList() *cobra.Command {
 	})
 }
 
-func (e *env) projectionShow() *cobra.Command {
+func projectionShowCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Print the definition of a projection", Args: exactly("NAME"),
@@ -85,7 +85,7 @@ func (e *env) projectionShow() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ type projectionFile struct {
 	within string
 }
 
-func (e *env) projectionFile(name string) (*projectionFile, error) {
+func readProjectionFile(e *env, name string) (*projectionFile, error) {
 	source, err := e.readText(name, spec.MaxSize, "Split it into several projections.")
 	if _, ok := errors.AsType[tooLarge](err); ok {
 		return nil, notASpec{err}
@@ -252,8 +252,8 @@ type buildWatch struct {
 	bar *progressbar.ProgressBar // nil without a terminal
 }
 
-// watch shows what is done on a terminal.
-func (e *env) watch(what string) *buildWatch {
+// watchBuild shows what is done on a terminal.
+func watchBuild(e *env, what string) *buildWatch {
 	if !terminal(e.err) {
 		return &buildWatch{}
 	}
@@ -283,7 +283,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 	if err != nil || w.detach || p.Build == nil || p.Build.Status != "running" {
 		return raw, err
 	}
-	watch := e.watch("building")
+	watch := watchBuild(e, "building")
 	for p.Build != nil && p.Build.Status == "running" {
 		if err := watch.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The build goes on in the background; 'j17 projection list' shows how far it is.\n")
@@ -303,7 +303,7 @@ func (o *operating) await(ctx context.Context, raw json.RawMessage, w *waiting) 
 	return raw, nil
 }
 
-func (e *env) projectionDeploy() *cobra.Command {
+func projectionDeployCommand(e *env) *cobra.Command {
 	var w waiting
 	var prepare, asJSON bool
 	cmd := &cobra.Command{
@@ -323,11 +323,11 @@ Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a pr
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := e.projectionFile(args[0])
+		f, err := readProjectionFile(e, args[0])
 		if err != nil {
 			return err
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a pr
 	return cmd
 }
 
-func (e *env) projectionDryRun() *cobra.Command {
+func projectionDryRunCommand(e *env) *cobra.Command {
 	var aggregates int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -386,11 +386,11 @@ Exit code 0: it could be deployed, 3: the definition is not valid.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := e.projectionFile(args[0])
+		f, err := readProjectionFile(e, args[0])
 		if err != nil {
 			return err
 		}
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -441,7 +441,7 @@ func describeTrial(b *strings.Builder, r *wire.Replay, price *wire.Price) {
 	}
 }
 
-func (e *env) projectionRemove() *cobra.Command {
+func projectionRemoveCommand(e *env) *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a projection that was deployed by itself", Args: exactly("NAME"),
@@ -453,7 +453,7 @@ func (e *env) projectionRemove() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) projectionGet() *cobra.Command {
+func projectionGetCommand(e *env) *cobra.Command {
 	var at string
 	var params []string
 	var synchronous, asJSON bool
@@ -67,7 +67,7 @@ Exit code 6: there is no such projection, or no such aggregate.`,
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		return e.printState(client.State{Data: v.Data, Metadata: v.Metadata}, asJSON)
+		return printState(e, client.State{Data: v.Data, Metadata: v.Metadata}, asJSON)
 	}
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) projectionRebuild() *cobra.Command {
+func projectionRebuildCommand(e *env) *cobra.Command {
 	var w waiting
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -29,7 +29,7 @@ func (e *env) projectionRebuild() *cobra.Command {
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Have it begun, and wait for its end.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (e *env) projectionRebuild() *cobra.Command {
 	return cmd
 }
 
-func (e *env) projectionCancel() *cobra.Command {
+func projectionCancelCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "cancel NAME", Short: "Give up what is being built for a projection", Args: exactly("NAME"),
@@ -73,7 +73,7 @@ func (e *env) projectionCancel() *cobra.Command {
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (e *env) projectionCancel() *cobra.Command {
 	return cmd
 }
 
-func (e *env) projectionVerify() *cobra.Command {
+func projectionVerifyCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "verify NAME", Short: "Compare the indexes of a projection with the events", Args: exactly("NAME"),
@@ -107,7 +107,7 @@ has the progress. Reads by id go on.`,
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

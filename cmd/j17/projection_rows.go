@@ -15,7 +15,7 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) projectionRows() *cobra.Command {
+func projectionRowsCommand(e *env) *cobra.Command {
 	var order string
 	var filters []string
 	var limit int
@@ -52,7 +52,7 @@ Exit code 6: there is no such projection.`,
 		if order != "" {
 			q.Set("order", order)
 		}
-		return e.printPages(cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
+		return printPages(e, cmd, r, limit, asJSON, q, func(c *client.Client, q url.Values) (client.RowPage, error) {
 			page, err := c.ProjectionRows(cmd.Context(), args[0], q)
 			return page, withoutRows(args[0], err)
 		})
@@ -61,7 +61,7 @@ Exit code 6: there is no such projection.`,
 }
 
 // printPages prints up to so many rows, 0 for all, a page at a time. What tells which ones is in q.
-func (e *env) printPages(
+func printPages(e *env,
 	cmd *cobra.Command, r *remote, limit int, asJSON bool, q url.Values, read func(*client.Client, url.Values) (client.RowPage, error),
 ) error {
 	if limit < 0 {
@@ -82,7 +82,7 @@ func (e *env) printPages(
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		if err := e.printRowsOf(rows.Rows, asJSON); err != nil {
+		if err := printRowsOf(e, rows.Rows, asJSON); err != nil {
 			return err
 		}
 		printed += len(rows.Rows)
@@ -109,7 +109,7 @@ func withoutRows(name string, err error) error {
 
 // printRowsOf prints rows: one a line, or as a table that has columns for their names, how far away they are and where, if they say so, and one for each
 // member of the data of the first row that has any.
-func (e *env) printRowsOf(rows []json.RawMessage, asJSON bool) error {
+func printRowsOf(e *env, rows []json.RawMessage, asJSON bool) error {
 	if asJSON {
 		for _, row := range rows {
 			if _, err := e.out.Write(append(row, '\n')); err != nil {

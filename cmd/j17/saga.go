@@ -15,11 +15,11 @@ import (
 // newestRows is how many rows are shown of lists that grow with the events.
 const newestRows = 100
 
-func (e *env) sagas() *cobra.Command {
-	return group("saga", "Workflows of several steps, and how far they are", e.sagaList(), e.sagaShow(), e.sagaRetry())
+func sagasCommand(e *env) *cobra.Command {
+	return group("saga", "Workflows of several steps, and how far they are", sagaListCommand(e), sagaShowCommand(e), sagaRetryCommand(e))
 }
 
-func (e *env) sagaList() *cobra.Command {
+func sagaListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Saga]{
 		short: "List the sagas of an environment, the newest first", example: "  j17 saga list --status failed --env staging",
 		path: "sagas", header: sagaHeader(), describe: describeSaga, limit: newestRows,
@@ -53,26 +53,26 @@ func ofUnix(seconds int64) string {
 	return moment(time.Unix(seconds, 0))
 }
 
-func (e *env) sagaShow() *cobra.Command {
-	return e.opsCommand(
+func sagaShowCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{Use: "show ID", Short: "Show a saga, with its steps and all that has happened to it", Example: "  j17 saga show sag_4k7vx9tz2nqr8w3"},
-		http.MethodGet, func(id string) []string { return []string{"sagas", id} }, e.printSaga,
+		http.MethodGet, func(id string) []string { return []string{"sagas", id} }, func(raw json.RawMessage, asJSON bool) error { return printSaga(e, raw, asJSON) },
 	)
 }
 
-func (e *env) sagaRetry() *cobra.Command {
-	return e.opsCommand(
+func sagaRetryCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{
 			Use: "retry ID", Short: "Let a saga go on that has failed or was given up", Example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
 			Long: `Let a saga go on: one that has failed from the step that failed, without repeating what was undone, and one that was given up from what was
 refused. Any other one is left as it is (exit code 4).`,
 		},
-		http.MethodPost, func(id string) []string { return []string{"sagas", id, "retry"} }, e.printSaga,
+		http.MethodPost, func(id string) []string { return []string{"sagas", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printSaga(e, raw, asJSON) },
 	)
 }
 
 // printSaga prints the answer that has a saga.
-func (e *env) printSaga(raw json.RawMessage, asJSON bool) error {
+func printSaga(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}

@@ -11,11 +11,11 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) scheduled() *cobra.Command {
-	return group("scheduled", "Events that are to come later, and what became of them", e.scheduledList(), e.scheduledCancel(), e.scheduledRetry())
+func scheduledCommand(e *env) *cobra.Command {
+	return group("scheduled", "Events that are to come later, and what became of them", scheduledListCommand(e), scheduledCancelCommand(e), scheduledRetryCommand(e))
 }
 
-func (e *env) scheduledList() *cobra.Command {
+func scheduledListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Scheduled]{
 		short: "List the scheduled events of an environment, the latest first", example: "  j17 scheduled list --status dead_letter",
 		path: "scheduled", header: scheduledHeader(), describe: describeScheduled, limit: newestRows,
@@ -39,15 +39,15 @@ func describeScheduled(s wire.Scheduled) []string {
 	return []string{s.ScheduledID, s.Status, at, event, s.ImpliedBy.Key + " " + s.ImpliedBy.EventType, strconv.Itoa(s.Attempts), fault}
 }
 
-func (e *env) scheduledCancel() *cobra.Command {
+func scheduledCancelCommand(e *env) *cobra.Command {
 	var yes bool
-	cmd := e.opsCommand(
+	cmd := opsCommand(e,
 		&cobra.Command{
 			Use: "cancel ID", Short: "Cancel a scheduled event, or give one up that could not be written", Example: "  j17 scheduled cancel sch_4k7vx9tz2nqr8w3",
 			Long: `Cancel a scheduled event that is pending, or give a dead letter up: it never comes then, and no retry brings it back. What is over cannot be
 cancelled (exit code 4).`,
 		},
-		http.MethodDelete, func(id string) []string { return []string{"scheduled", id} }, e.printScheduled,
+		http.MethodDelete, func(id string) []string { return []string{"scheduled", id} }, func(raw json.RawMessage, asJSON bool) error { return printScheduled(e, raw, asJSON) },
 	)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cancel := cmd.RunE
@@ -60,18 +60,18 @@ cancelled (exit code 4).`,
 	return cmd
 }
 
-func (e *env) scheduledRetry() *cobra.Command {
-	return e.opsCommand(
+func scheduledRetryCommand(e *env) *cobra.Command {
+	return opsCommand(e,
 		&cobra.Command{
 			Use: "retry ID", Short: "Try a scheduled event again that was given up or refused", Example: "  j17 scheduled retry sch_4k7vx9tz2nqr8w3",
 			Long: "Try a dead letter again, or an event that its aggregate has refused: at once, with no attempts counted. Others cannot be tried again (exit code 4).",
 		},
-		http.MethodPost, func(id string) []string { return []string{"scheduled", id, "retry"} }, e.printScheduled,
+		http.MethodPost, func(id string) []string { return []string{"scheduled", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printScheduled(e, raw, asJSON) },
 	)
 }
 
 // printScheduled prints the answer that has a scheduled event.
-func (e *env) printScheduled(raw json.RawMessage, asJSON bool) error {
+func printScheduled(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}

@@ -13,11 +13,11 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) scrub() *cobra.Command {
-	return group("scrub", "The server's search for damage in what it stores", e.scrubStatus(), e.scrubStart())
+func scrubCommand(e *env) *cobra.Command {
+	return group("scrub", "The server's search for damage in what it stores", scrubStatusCommand(e), scrubStartCommand(e))
 }
 
-func (e *env) scrubStatus() *cobra.Command {
+func scrubStatusCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how far the search for damage is, and what it has found", Args: noArgs,
@@ -28,7 +28,7 @@ damaged, and otherwise 1 where a worker of a headnode has not told.`,
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -36,12 +36,12 @@ damaged, and otherwise 1 where a worker of a headnode has not told.`,
 		if err := o.call(cmd.Context(), http.MethodGet, []string{"scrub"}, nil, nil, &raw); err != nil {
 			return err
 		}
-		return e.showScrub(raw, asJSON)
+		return showScrub(e, raw, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) scrubStart() *cobra.Command {
+func scrubStartCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "start", Short: "Look for damage now", Example: "  j17 scrub start", Args: noArgs,
@@ -50,7 +50,7 @@ func (e *env) scrubStart() *cobra.Command {
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (e *env) scrubStart() *cobra.Command {
 }
 
 // showScrub prints how far the search is, and is an error where something is damaged, or where a worker has not told.
-func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
+func showScrub(e *env, raw json.RawMessage, asJSON bool) error {
 	answer, err := decoded[wire.ScrubShown](raw)
 	if err != nil {
 		return err
@@ -74,9 +74,9 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 	case asJSON:
 		err = e.printAnswer(raw)
 	default:
-		err = e.printScrub(s)
+		err = printScrub(e, s)
 		for _, n := range answer.Nodes {
-			err = errors.Join(err, e.printNodeScrub(&n))
+			err = errors.Join(err, printNodeScrub(e, &n))
 		}
 	}
 
@@ -106,7 +106,7 @@ func (e *env) showScrub(raw json.RawMessage, asJSON bool) error {
 }
 
 // printNodeScrub prints how far a worker is.
-func (e *env) printNodeScrub(n *wire.NodeScrub) error {
+func printNodeScrub(e *env, n *wire.NodeScrub) error {
 	said := ""
 	if n.Error != nil {
 		said = " " + *n.Error
@@ -114,10 +114,10 @@ func (e *env) printNodeScrub(n *wire.NodeScrub) error {
 	if _, err := fmt.Fprintf(e.out, "\n%s\n", printable("Worker "+n.Node+":"+said)); err != nil || n.Scrub == nil {
 		return err
 	}
-	return e.printScrub(n.Scrub)
+	return printScrub(e, n.Scrub)
 }
 
-func (e *env) printScrub(s *wire.Scrub) error {
+func printScrub(e *env, s *wire.Scrub) error {
 	line := "No pass has come to its end yet."
 	if s.Last != nil && s.Last.EndedAt != nil {
 		line = fmt.Sprintf("Pass %d ended at %s: %s, %s of %s, %s.", s.Last.Number, when(*s.Last.EndedAt), j17.Count(s.Last.Tables, "table"), j17.Count(s.Last.Events, "event"),

@@ -24,7 +24,7 @@ import (
 	"j17/internal/server"
 )
 
-func (e *env) serve() *cobra.Command {
+func serveCommand(e *env) *cobra.Command {
 	var o server.ServeOptions
 	var config string
 	var asJSON, verbose, check bool

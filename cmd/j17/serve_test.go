@@ -153,7 +153,7 @@ func TestServeSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(page), "## Settings")
-	(&env{}).serve().Flags().VisitAll(func(f *pflag.Flag) {
+	serveCommand((&env{})).Flags().VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(table, "`--"+f.Name+"`") {
 			t.Errorf("--%s is not in the table", f.Name)
 		}

@@ -13,19 +13,19 @@ import (
 	"j17/internal/server"
 )
 
-func (e *env) spec() *cobra.Command {
+func specCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "spec",
 		Short: "Work with spec files",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.specValidate(), e.specFmt(), e.specDiff(), e.specNew(), e.specTypes())
-	cmd.AddCommand(e.specDeploy(), e.specPromote(), e.specRollback(), e.specHistory(), e.specShow(), e.specTags())
+	cmd.AddCommand(specValidateCommand(e), specFmtCommand(e), specDiffCommand(e), specNewCommand(e), specTypesCommand(e))
+	cmd.AddCommand(specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e), specTagsCommand(e))
 	return cmd
 }
 
-func (e *env) specValidate() *cobra.Command {
+func specValidateCommand(e *env) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
 		Use: "validate FILE...", SuggestFor: []string{"check", "lint", "verify"},
@@ -46,7 +46,7 @@ Exit code 0: the specs are valid, 3: one is not, or, with --strict, there is a w
 			// All files are checked, whatever the first ones are like.
 			good := true
 			for _, name := range args {
-				valid, err := e.validateSpec(name, len(args) > 1, strict, asJSON)
+				valid, err := validateSpec(e, name, len(args) > 1, strict, asJSON)
 				if err != nil {
 					return err
 				}
@@ -64,11 +64,11 @@ Exit code 0: the specs are valid, 3: one is not, or, with --strict, there is a w
 }
 
 // validateSpec reports what is wrong with one spec of one or several, and whether it passes.
-func (e *env) validateSpec(name string, several, strict, asJSON bool) (bool, error) {
+func validateSpec(e *env, name string, several, strict, asJSON bool) (bool, error) {
 	// What cannot be a spec at all is a finding without a place.
 	source, err := e.read(name)
 	if none, ok := errors.AsType[notASpec](err); ok && asJSON {
-		return false, e.writeFindings(name, several, false, []diag.Diagnostic{{Severity: diag.Error, Message: none.Error()}})
+		return false, writeFindings(e, name, several, false, []diag.Diagnostic{{Severity: diag.Error, Message: none.Error()}})
 	}
 	if err != nil {
 		return false, err
@@ -81,18 +81,18 @@ func (e *env) validateSpec(name string, several, strict, asJSON bool) (bool, err
 	}
 	valid := compiled != nil && (len(found) == 0 || !strict)
 	if asJSON {
-		return valid, e.writeFindings(name, several, valid, found)
+		return valid, writeFindings(e, name, several, valid, found)
 	}
 	if compiled != nil && !valid {
 		e.show(name, source, found)
 		e.note("%s is valid but for %s, which --strict takes for errors\n", fileName(name), j17.Count(len(found), "warning"))
 		return false, nil
 	}
-	return valid, e.renderFindings(name, source, compiled, found)
+	return valid, renderFindings(e, name, source, compiled, found)
 }
 
 // writeFindings prints findings as JSON, with the name of the file where there are several.
-func (e *env) writeFindings(name string, several, valid bool, found []diag.Diagnostic) error {
+func writeFindings(e *env, name string, several, valid bool, found []diag.Diagnostic) error {
 	out := struct {
 		File     string            `json:"file,omitempty"`
 		Valid    bool              `json:"valid"`
@@ -104,7 +104,7 @@ func (e *env) writeFindings(name string, several, valid bool, found []diag.Diagn
 	return json.NewEncoder(e.out).Encode(out)
 }
 
-func (e *env) renderFindings(name string, source []byte, compiled *spec.Compiled, found []diag.Diagnostic) error {
+func renderFindings(e *env, name string, source []byte, compiled *spec.Compiled, found []diag.Diagnostic) error {
 	e.show(name, source, found)
 	if compiled == nil {
 		return nil

@@ -58,7 +58,7 @@ type deployRequest struct {
 	source []byte
 }
 
-func (e *env) specDeploy() *cobra.Command {
+func specDeployCommand(e *env) *cobra.Command {
 	var d deployFlags
 	cmd := &cobra.Command{
 		Use: "deploy FILE", SuggestFor: []string{"apply", "publish", "push"}, Short: "Deploy a spec to an environment of a server", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
@@ -87,7 +87,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 		d.force = d.force || envelope.Force
 
 		// Where it goes.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ Exit code 0: deployed (or with --dry-run: it could be), 3: the spec is not valid
 	return cmd
 }
 
-func (e *env) specPromote() *cobra.Command {
+func specPromoteCommand(e *env) *cobra.Command {
 	var d deployFlags
 	var from, to string
 	var version uint64
@@ -154,7 +154,7 @@ func (e *env) specPromote() *cobra.Command {
 		}
 
 		// Where it goes.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (e *env) specPromote() *cobra.Command {
 	return cmd
 }
 
-func (e *env) specRollback() *cobra.Command {
+func specRollbackCommand(e *env) *cobra.Command {
 	var d deployFlags
 	cmd := &cobra.Command{
 		Use: "rollback VERSION", Short: "Deploy an earlier version of the spec again", Args: exactly("VERSION"),
@@ -192,7 +192,7 @@ func (e *env) specRollback() *cobra.Command {
 		}
 
 		// Where it goes.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (o *operating) deploy(ctx context.Context, q deployRequest, d *deployFlags)
 			return err
 		}
 	} else if !d.asJSON {
-		if err := e.printTried(q, &tried, d); err != nil {
+		if err := printTried(e, q, &tried, d); err != nil {
 			return err
 		}
 	}
@@ -309,7 +309,7 @@ func judged(raw json.RawMessage, strict, valid bool) json.RawMessage {
 func (o *operating) awaitSpec(ctx context.Context, q deployRequest, p *wire.PreparedSpec, raw json.RawMessage, asJSON bool) error {
 	e := o.env
 	e.reportChange("the spec is prepared")
-	w := e.watch("building")
+	w := watchBuild(e, "building")
 	for p.Build.Status == "running" {
 		if err := w.pause(ctx, p.Build.Done, p.Build.Total); err != nil {
 			e.note("The spec is still being prepared; it is deployed when its indexes are built.\n")
@@ -373,7 +373,7 @@ func (q *deployRequest) findings(from []j17.FieldError, severity diag.Severity) 
 const shownDifferences = 10
 
 // printTried shows what a deployment changes.
-func (e *env) printTried(q deployRequest, t *wire.DryRun, d *deployFlags) error {
+func printTried(e *env, q deployRequest, t *wire.DryRun, d *deployFlags) error {
 	// What changes in the spec,
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s of %s:\n", q.env, plain(q.instance.Name))

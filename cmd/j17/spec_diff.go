@@ -12,7 +12,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-func (e *env) specDiff() *cobra.Command {
+func specDiffCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
@@ -44,7 +44,7 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			if asJSON {
 				err = e.printJSON(specDifference{append([]spec.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...)})
 			} else {
-				err = e.printDiff(args[1], source, changes, found, old.Hash == next.Hash)
+				err = printDiff(e, args[1], source, changes, found, old.Hash == next.Hash)
 			}
 			if err == nil && refused > 0 {
 				err = silent{j17.Errorf(j17.CodeIncompatibleSpec, "The new spec is not compatible")}
@@ -62,7 +62,7 @@ type specDifference struct {
 	Findings   []diag.Diagnostic `json:"findings"`
 }
 
-func (e *env) printDiff(name string, source []byte, changes []spec.Change, found []diag.Diagnostic, same bool) error {
+func printDiff(e *env, name string, source []byte, changes []spec.Change, found []diag.Diagnostic, same bool) error {
 	// Each change on a line.
 	var b strings.Builder
 	for _, c := range changes {

@@ -15,7 +15,7 @@ import (
 // errNotFormatted is the verdict of "spec fmt --check".
 var errNotFormatted = errors.New("some files are not formatted")
 
-func (e *env) specFmt() *cobra.Command {
+func specFmtCommand(e *env) *cobra.Command {
 	var check, write bool
 	cmd := &cobra.Command{
 		Use:   "fmt FILE...",

@@ -17,7 +17,7 @@ import (
 	"j17/internal/lang/spec"
 )
 
-func (e *env) specHistory() *cobra.Command {
+func specHistoryCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "history", Short: "List the versions of the spec of an environment, the newest first", Args: noArgs,
@@ -29,7 +29,7 @@ func (e *env) specHistory() *cobra.Command {
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// Of which environment.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (e *env) specHistory() *cobra.Command {
 	return cmd
 }
 
-func (e *env) specShow() *cobra.Command {
+func specShowCommand(e *env) *cobra.Command {
 	var version uint64
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -76,7 +76,7 @@ func (e *env) specShow() *cobra.Command {
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		// Of which environment.
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

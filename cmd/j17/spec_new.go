@@ -32,7 +32,7 @@ func templates() []template {
 	}
 }
 
-func (e *env) specNew() *cobra.Command {
+func specNewCommand(e *env) *cobra.Command {
 	var file string
 	var list, asJSON bool
 	cmd := &cobra.Command{
@@ -64,7 +64,7 @@ shows all there are.`,
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if list {
-				return e.listTemplates(asJSON)
+				return listTemplates(e, asJSON)
 			}
 
 			// The first template is the smallest.
@@ -91,7 +91,7 @@ shows all there are.`,
 	return cmd
 }
 
-func (e *env) listTemplates(asJSON bool) error {
+func listTemplates(e *env, asJSON bool) error {
 	if asJSON {
 		return e.printJSON(struct {
 			Templates []template `json:"templates"`

@@ -10,7 +10,7 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) specTags() *cobra.Command {
+func specTagsCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "tags", Short: "List the tags that the deployed spec declares, and how far older events have them", Args: noArgs,
@@ -23,7 +23,7 @@ is told index_not_ready. The tags actor and target, which are always there, are 
 	jsonFlag(cmd, &asJSON)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"j17/internal/lang/typegen"
 )
 
-func (e *env) specTypes() *cobra.Command {
+func specTypesCommand(e *env) *cobra.Command {
 	var lang, pkg, numbers string
 	cmd := &cobra.Command{
 		Use:   "types FILE --lang ts|go",

@@ -16,18 +16,18 @@ import (
 	"j17/internal/edge/client"
 )
 
-func (e *env) state() *cobra.Command {
+func stateCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
 		Short: "Read the states of aggregates",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.stateGet())
+	cmd.AddCommand(stateGetCommand(e))
 	return cmd
 }
 
-func (e *env) stateGet() *cobra.Command {
+func stateGetCommand(e *env) *cobra.Command {
 	var at string
 	var length uint64
 	var synchronous, asJSON bool
@@ -40,7 +40,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 		Example: `  j17 state get counter/global
   j17 state get order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 --at 2026-01-31T12:00:00Z
   j17 state get counter/global --at 10m`,
-		Args: exactly("TYPE/ID"), ValidArgsFunction: e.completeKeys(false),
+		Args: exactly("TYPE/ID"), ValidArgsFunction: completeKeys(e, false),
 	}
 
 	r := remoteFlags(cmd)
@@ -79,12 +79,12 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 		if err != nil {
 			return interrupted(cmd.Context(), err)
 		}
-		return e.printState(s, asJSON)
+		return printState(e, s, asJSON)
 	}
 	return cmd
 }
 
-func (e *env) printState(s client.State, asJSON bool) error {
+func printState(e *env, s client.State, asJSON bool) error {
 	var b bytes.Buffer
 	switch {
 	case asJSON:

@@ -38,7 +38,7 @@ type testOptions struct {
 	asJSON           bool
 }
 
-func (e *env) test() *cobra.Command {
+func testCommand(e *env) *cobra.Command {
 	var o testOptions
 	cmd := &cobra.Command{
 		Use:   "test [FOLDER|FILE...]",
@@ -79,10 +79,10 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		if err != nil {
 			return err
 		}
-		if err := e.checkJUnit(&o, files); err != nil {
+		if err := checkJUnit(e, &o, files); err != nil {
 			return err
 		}
-		all, err := e.scenarios(files, o.run)
+		all, err := scenarios(e, files, o.run)
 		if err != nil {
 			return err
 		}
@@ -90,9 +90,9 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		// Where they run.
 		var world scenarioWorld
 		if o.spec != "" {
-			world, err = e.localWorld(cmd.Context(), &o)
+			world, err = localWorld(cmd.Context(), e, &o)
 		} else {
-			world, err = e.serverWorld(r)
+			world, err = serverWorld(e, r)
 		}
 		if err != nil {
 			return interrupted(cmd.Context(), err)
@@ -103,7 +103,7 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 		}
 
 		// They run, and what they have left is tidied up before anything is said of them.
-		results, err := e.runScenarios(cmd.Context(), world, all, o.parallel)
+		results, err := runScenarios(cmd.Context(), world, all, o.parallel)
 		if err = errors.Join(err, world.close()); err != nil {
 			return interrupted(cmd.Context(), err)
 		}
@@ -111,13 +111,13 @@ Exit code 0: all is as the scenarios say, 1: something is not, 3: a scenario or 
 			e.reportChange("the scenarios were run")
 			e.hintUnprinted("What they wrote stays")
 		}
-		return e.reportScenarios(results, &o)
+		return reportScenarios(e, results, &o)
 	}
 	return cmd
 }
 
 // checkJUnit refuses a report in the place of a file that is read.
-func (e *env) checkJUnit(o *testOptions, files []string) error {
+func checkJUnit(e *env, o *testOptions, files []string) error {
 	if o.junit == "" {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (e *env) checkJUnit(o *testOptions, files []string) error {
 }
 
 // scenarios reads the scenarios of files whose names match a pattern. What is wrong with any of them is reported.
-func (e *env) scenarios(files []string, pattern string) ([]*scenario.Scenario, error) {
+func scenarios(e *env, files []string, pattern string) ([]*scenario.Scenario, error) {
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--run %q is no regular expression: %w", pattern, err)}
@@ -208,7 +208,7 @@ type scenarioWorld struct {
 }
 
 // serverWorld is an environment of a server. All scenarios share it, so it is never prod unless that is asked for by name.
-func (e *env) serverWorld(r *remote) (scenarioWorld, error) {
+func serverWorld(e *env, r *remote) (scenarioWorld, error) {
 	s, err := e.connection(r)
 	if err != nil {
 		return scenarioWorld{}, err
@@ -241,7 +241,7 @@ type scenarioResult struct {
 	Failures []scenario.Failure `json:"failures,omitempty"`
 }
 
-func (e *env) runScenarios(ctx context.Context, world scenarioWorld, all []*scenario.Scenario, parallel int) ([]scenarioResult, error) {
+func runScenarios(ctx context.Context, world scenarioWorld, all []*scenario.Scenario, parallel int) ([]scenarioResult, error) {
 	results := make([]scenarioResult, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -270,7 +270,7 @@ func (e *env) runScenarios(ctx context.Context, world scenarioWorld, all []*scen
 	return results, group.Wait()
 }
 
-func (e *env) reportScenarios(results []scenarioResult, o *testOptions) error {
+func reportScenarios(e *env, results []scenarioResult, o *testOptions) error {
 	failed := 0
 	for _, r := range results {
 		if !r.Passed {
@@ -291,7 +291,7 @@ func (e *env) reportScenarios(results []scenarioResult, o *testOptions) error {
 		if err != nil {
 			return err
 		}
-	} else if err := e.printScenarios(results, failed); err != nil {
+	} else if err := printScenarios(e, results, failed); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -300,7 +300,7 @@ func (e *env) reportScenarios(results []scenarioResult, o *testOptions) error {
 	return nil
 }
 
-func (e *env) printScenarios(results []scenarioResult, failed int) error {
+func printScenarios(e *env, results []scenarioResult, failed int) error {
 	var b strings.Builder
 	good, bad, end := "", "", ""
 	if e.colored(e.out) {

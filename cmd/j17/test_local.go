@@ -19,7 +19,7 @@ import (
 )
 
 // localWorld is a server in this program, on a folder that is removed in the end, with an instance for each scenario.
-func (e *env) localWorld(ctx context.Context, o *testOptions) (scenarioWorld, error) {
+func localWorld(ctx context.Context, e *env, o *testOptions) (scenarioWorld, error) {
 	_, source, err := e.compile(o.spec)
 	if err != nil {
 		return scenarioWorld{}, err
@@ -67,7 +67,7 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 	if err != nil {
 		return err
 	}
-	c, err := l.env.controlClient(t, 0)
+	c, err := controlClient(l.env, t, 0)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (l *localServer) open(ctx context.Context, at string, operator server.Login
 		return err
 	}
 	t.key = got.Token
-	c, err = l.env.controlClient(t, longRequest)
+	c, err = controlClient(l.env, t, longRequest)
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,14 @@ import (
 	"j17/internal/base/wire"
 )
 
-func (e *env) tombstones() *cobra.Command {
+func tombstonesCommand(e *env) *cobra.Command {
 	return group(
-		"tombstone", "The erasure of personal data", e.tombstoneCreate(), e.tombstoneList(), e.tombstoneGet(), e.tombstoneCancel(), e.tombstoneExecute(),
-		e.tombstoneStreams(), e.tombstoneCertificate(),
+		"tombstone", "The erasure of personal data", tombstoneCreateCommand(e), tombstoneListCommand(e), tombstoneGetCommand(e), tombstoneCancelCommand(e), tombstoneExecuteCommand(e),
+		tombstoneStreamsCommand(e), tombstoneCertificateCommand(e),
 	)
 }
 
-func (e *env) tombstoneCreate() *cobra.Command {
+func tombstoneCreateCommand(e *env) *cobra.Command {
 	var ask wire.NewTombstone
 	var basis, request, by string
 	var days int
@@ -73,7 +73,7 @@ Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has
 			}
 		}
 
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has
 		if err := o.call(cmd.Context(), http.MethodPost, path, nil, ask, &raw); err != nil {
 			return err
 		}
-		return e.printTombstone(raw, asJSON)
+		return printTombstone(e, raw, asJSON)
 	}
 	return cmd
 }
@@ -107,7 +107,7 @@ func (o *operating) tryTombstone(ctx context.Context, path []string, ask *wire.N
 	if err != nil {
 		return err
 	}
-	if err := o.env.printAffected(tried.AffectedStreams); err != nil {
+	if err := printAffected(o.env, tried.AffectedStreams); err != nil {
 		return err
 	}
 	if tried.More {
@@ -117,7 +117,7 @@ func (o *operating) tryTombstone(ctx context.Context, path []string, ask *wire.N
 }
 
 // printAffected prints streams as a table.
-func (e *env) printAffected(streams []wire.AffectedStream) error {
+func printAffected(e *env, streams []wire.AffectedStream) error {
 	rows := make([][]string, len(streams))
 	for i, s := range streams {
 		rows[i] = []string{s.Key, strconv.FormatUint(s.EventCount, 10), s.RootBefore, s.RootAfter}
@@ -125,7 +125,7 @@ func (e *env) printAffected(streams []wire.AffectedStream) error {
 	return e.printTable([]string{"key", "events", "root before", "root after"}, rows)
 }
 
-func (e *env) tombstoneList() *cobra.Command {
+func tombstoneListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Tombstone]{
 		short: "List the tombstones of an environment, the newest first", example: "  j17 tombstone list --status pending",
 		path: "tombstones", header: tombstoneHeader(), describe: describeTombstone,
@@ -150,7 +150,7 @@ func describeTombstone(t wire.Tombstone) []string {
 }
 
 // printTombstone prints the answer that has a tombstone.
-func (e *env) printTombstone(raw json.RawMessage, asJSON bool) error {
+func printTombstone(e *env, raw json.RawMessage, asJSON bool) error {
 	if asJSON {
 		return e.printAnswer(raw)
 	}
@@ -187,11 +187,11 @@ func triesOf(t wire.Tombstone) string {
 }
 
 // tombstoneCommand is a command about one tombstone, which do sends a request for.
-func (e *env) tombstoneCommand(cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error) *cobra.Command {
+func tombstoneCommand(e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o *operating, path []string) error) *cobra.Command {
 	cmd.Args = exactly("ID")
 	r := blobFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o, err := e.operate(cmd, r)
+		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
@@ -204,36 +204,36 @@ func (e *env) tombstoneCommand(cmd *cobra.Command, do func(cmd *cobra.Command, o
 	return cmd
 }
 
-func (e *env) tombstoneGet() *cobra.Command {
+func tombstoneGetCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "get ID", Short: "Show a tombstone", Example: "  j17 tombstone get tmb_4k7vx9tz2nqr8w3"}
 	jsonFlag(cmd, &asJSON)
-	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, &raw); err != nil {
 			return err
 		}
-		return e.printTombstone(raw, asJSON)
+		return printTombstone(e, raw, asJSON)
 	})
 }
 
-func (e *env) tombstoneCancel() *cobra.Command {
+func tombstoneCancelCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a tombstone that is pending", Example: "  j17 tombstone cancel tmb_4k7vx9tz2nqr8w3",
 		Long: "Cancel a tombstone that is pending. What was begun to be erased cannot be cancelled (exit code 4).",
 	}
 	jsonFlag(cmd, &asJSON)
-	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
 		var raw json.RawMessage
 		if err := o.call(cmd.Context(), http.MethodDelete, path, nil, nil, &raw); err != nil {
 			return err
 		}
-		return e.printTombstone(raw, asJSON)
+		return printTombstone(e, raw, asJSON)
 	})
 }
 
-func (e *env) tombstoneExecute() *cobra.Command {
+func tombstoneExecuteCommand(e *env) *cobra.Command {
 	var force, yes, detach, asJSON bool
 	cmd := &cobra.Command{
 		Use: "execute ID", Short: "Erase what a tombstone asks for, for good",
@@ -248,7 +248,7 @@ server, the erasure goes on by itself; the same command watches it again.`,
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&detach, "detach", false, "do not wait until it is done")
 	jsonFlag(cmd, &asJSON)
-	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
 		if !yes { // nobody is asked about what there is not
 			if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, new(json.RawMessage)); err != nil {
 				return err
@@ -267,7 +267,7 @@ server, the erasure goes on by itself; the same command watches it again.`,
 				return err
 			}
 		}
-		return e.printTombstone(raw, asJSON)
+		return printTombstone(e, raw, asJSON)
 	})
 }
 
@@ -309,13 +309,13 @@ func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.
 	}
 }
 
-func (e *env) tombstoneStreams() *cobra.Command {
+func tombstoneStreamsCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "streams ID", Short: "List all streams that an erasure has reached", Example: "  j17 tombstone streams tmb_4k7vx9tz2nqr8w3 --json",
 	}
 	jsonFlag(cmd, &asJSON)
-	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
 		rows, err := o.rows(cmd.Context(), append(path, "streams"), nil, "streams", 0)
 		if err != nil {
 			return err
@@ -326,7 +326,7 @@ func (e *env) tombstoneStreams() *cobra.Command {
 	})
 }
 
-func (e *env) tombstoneCertificate() *cobra.Command {
+func tombstoneCertificateCommand(e *env) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use: "certificate ID", Short: "Download the signed certificate of an erasure",
@@ -335,7 +335,7 @@ verify FILE' checks it without a server.`,
 		Example: "  j17 tombstone certificate tmb_4k7vx9tz2nqr8w3 -o certificate.txt",
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write")
-	return e.tombstoneCommand(cmd, func(cmd *cobra.Command, o *operating, path []string) error {
+	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
 		return e.save(output, func(out io.Writer) error {
 			body, _, err := o.Download(cmd.Context(), append(append([]string{"api"}, path...), "certificate"), nil)
 			if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func serveFlagSet() *pflag.FlagSet { return (&env{}).serve().Flags() }
+func serveFlagSet() *pflag.FlagSet { return serveCommand((&env{})).Flags() }
 
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func (v versionInfo) String() string {
 	return fmt.Sprintf("j17 %s (%s, %s%s)", v.Version, v.Go, v.Platform, commit)
 }
 
-func (e *env) version() *cobra.Command {
+func versionCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",

@@ -17,14 +17,14 @@ import (
 	"j17/internal/lang/spec"
 )
 
-func (e *env) wasm() *cobra.Command {
+func wasmCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wasm",
 		Short: "Try WebAssembly modules",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(e.wasmRun(), e.wasmInspect())
+	cmd.AddCommand(wasmRunCommand(e), wasmInspectCommand(e))
 	return cmd
 }
 
@@ -46,7 +46,7 @@ type wasmTrial struct {
 	asJSON     bool
 }
 
-func (e *env) wasmRun() *cobra.Command {
+func wasmRunCommand(e *env) *cobra.Command {
 	var state, event, about string
 	var t wasmTrial
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ trapped, has not answered in time, or has answered something else.`,
 			}
 
 			// What it is called with, and the module.
-			input, err := e.wasmInput(t.mode, state, event, about)
+			input, err := wasmInput(e, t.mode, state, event, about)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ trapped, has not answered in time, or has answered something else.`,
 			if err != nil {
 				return err
 			}
-			return e.tryWASM(cmd, binary, input, t)
+			return tryWASM(e, cmd, binary, input, t)
 		},
 	}
 	f := cmd.Flags()
@@ -105,16 +105,16 @@ trapped, has not answered in time, or has answered something else.`,
 }
 
 // wasmInput makes the input of a call from documents.
-func (e *env) wasmInput(mode wasmMode, state, event, about string) ([]byte, error) {
-	_, s, err := e.document("--state", state)
+func wasmInput(e *env, mode wasmMode, state, event, about string) ([]byte, error) {
+	_, s, err := jsonDocument(e, "--state", state)
 	if err != nil {
 		return nil, err
 	}
-	_, ev, err := e.document("--event", event)
+	_, ev, err := jsonDocument(e, "--event", event)
 	if err != nil {
 		return nil, err
 	}
-	_, c, err := e.document("--context", about)
+	_, c, err := jsonDocument(e, "--context", about)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ type wasmFault struct {
 	Hint   string       `json:"hint"`
 }
 
-func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) error {
+func tryWASM(e *env, cmd *cobra.Command, binary, input []byte, t wasmTrial) error {
 	// The function, compiled as a server compiles it.
 	if t.entrypoint == "" {
 		t.entrypoint = "apply_handler"
@@ -171,7 +171,7 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 		_, err = m.Function(t.entrypoint, t.timeout)
 	}
 	if err != nil {
-		return e.wasmFault(err, wasmReport{}, t.asJSON)
+		return wasmFailure(e, err, wasmReport{}, t.asJSON)
 	}
 
 	// The calls: the same input has to lead to the same answer.
@@ -185,7 +185,7 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 		report.MeanMS = wasmTime(total / time.Duration(n+1))
 		report.SlowestMS = max(report.SlowestMS, wasmTime(result.Used))
 		if err != nil {
-			return e.wasmFault(err, report, t.asJSON)
+			return wasmFailure(e, err, report, t.asJSON)
 		}
 		if n == 0 {
 			first = string(result.Output)
@@ -198,14 +198,14 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 	// What the answer is worth.
 	rejected, err := checkAnswer(t.mode, first, &report.Output)
 	if err != nil {
-		return e.wasmFault(&sandbox.Fault{
+		return wasmFailure(e, &sandbox.Fault{
 			Kind: sandbox.InvalidOutput, Detail: err.Error(), Hint: "Answer with what the mode asks for, see 'j17 wasm run --help'.", Log: report.Log,
 		}, report, t.asJSON)
 	}
 
 	if t.asJSON {
 		err = e.printJSON(report)
-	} else if err = e.printWASM(report); err == nil {
+	} else if err = printWASM(e, report); err == nil {
 		_, err = e.out.Write(spec.FormatValue(report.Output))
 	}
 	if err == nil && rejected {
@@ -217,7 +217,7 @@ func (e *env) tryWASM(cmd *cobra.Command, binary, input []byte, t wasmTrial) err
 func wasmTime(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // printWASM prints what a call has left beside its answer.
-func (e *env) printWASM(r wasmReport) error {
+func printWASM(e *env, r wasmReport) error {
 	text := r.Log
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -231,8 +231,8 @@ func (e *env) printWASM(r wasmReport) error {
 	return err
 }
 
-// wasmFault reports why there is no answer. Other errors than faults are returned as they are.
-func (e *env) wasmFault(err error, r wasmReport, asJSON bool) error {
+// wasmFailure reports why there is no answer. Other errors than faults are returned as they are.
+func wasmFailure(e *env, err error, r wasmReport, asJSON bool) error {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	if !ok {
 		return err
@@ -241,7 +241,7 @@ func (e *env) wasmFault(err error, r wasmReport, asJSON bool) error {
 	if asJSON {
 		r.Failed = &wasmFault{fault.Kind, fault.Detail, fault.Hint}
 		err = e.printJSON(r)
-	} else if err = e.printWASM(r); err == nil {
+	} else if err = printWASM(e, r); err == nil {
 		_, err = fmt.Fprintf(e.err, "error: %s: %s\n  %s\n", fault.Kind, fault.Detail, fault.Hint)
 	}
 	switch {
@@ -293,7 +293,7 @@ func checkAnswer(mode wasmMode, text string, out *value.Value) (rejected bool, e
 	return false, nil
 }
 
-func (e *env) wasmInspect() *cobra.Command {
+func wasmInspectCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
@@ -312,7 +312,7 @@ Exit code 0: it can be used, 3: it cannot.`,
 			// Nothing of it runs.
 			in, err := wasm.Inspect(binary)
 			if err != nil {
-				return e.wasmFault(err, wasmReport{}, asJSON)
+				return wasmFailure(e, err, wasmReport{}, asJSON)
 			}
 
 			if asJSON {
