@@ -220,7 +220,7 @@ func (a *archive) Each(space store.Space, keys store.Range, do func(key, value [
 		if err != nil {
 			return false, corruption(err, "side item %s/%s of tenant %s", space, key[all:], a.name)
 		}
-		return !meta.live(now) || do(key[all:], content), nil
+		return !meta.Live(now) || do(key[all:], content), nil
 	})
 }
 
@@ -348,8 +348,8 @@ func (a *archive) Items(ctx context.Context, from store.ItemName) iter.Seq2[stor
 			if err != nil {
 				return false, corruption(err, "side item %s/%s of tenant %s", space, name, a.name)
 			}
-			item := store.Item{Key: name, Value: content, Rev: meta.rev, Expires: fromNanos(meta.expires), Due: fromNanos(meta.due)}
-			return !meta.live(now) || yield(store.ArchivedItem{Space: space, Item: item}), nil
+			item := store.Item{Key: name, Value: content, Rev: meta.Rev, Expires: fromNanos(meta.Expires), Due: fromNanos(meta.Due)}
+			return !meta.Live(now) || yield(store.ArchivedItem{Space: space, Item: item}), nil
 		})
 	})
 }

@@ -89,13 +89,13 @@ func (s *Store) upgrade() (err error) {
 	defer func() { err = errors.Join(err, b.Close()) }()
 	var change uint64
 	for _, t := range s.inOrder() {
-		if t.next.events == 0 {
+		if t.next.Events == 0 {
 			continue
 		}
 		change++
 		t.change, t.next.change = change, change
 		must(b.Set(appendPrefix(nil, t.number, kindState), appendStateRecord(nil, &t.next), nil))
-		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &build{end: t.last, total: t.next.events}), nil))
+		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &build{end: t.last, total: t.next.Events}), nil))
 	}
 	must(b.Set(appendPrefix(nil, storeNumber, kindFormat), appendNumber(nil, formatVersion), nil))
 	return s.db.Apply(b, pebble.Sync)
@@ -184,13 +184,13 @@ func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, err error) {
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
-		if state, err = getBuild(s.db, t.nextNumber); err != nil || state == nil {
+		if state, err = getBuild(s.db, t.next.Number); err != nil || state == nil {
 			return err
 		}
 		if err := b.index(t, state); err != nil {
 			return err
 		}
-		key := appendPrefix(b.key[:0], t.nextNumber, kindBuild)
+		key := appendPrefix(b.key[:0], t.next.Number, kindBuild)
 		if state.reached.Compare(state.end) < 0 {
 			b.put(key, appendBuildRecord(b.value[:0], state))
 			return nil
@@ -204,7 +204,7 @@ func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, e
 
 // index stages the index of the next events of a build.
 func (b *batch) index(t *tenant, state *build) (err error) {
-	l, err := newLookup(b.store.db, t.nextNumber, &typeNames{})
+	l, err := newLookup(b.store.db, t.next.Number, &typeNames{})
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 	// Each run of the feed is indexed whole, so that a build can go on behind any of them.
 	begun := state.done
 	var record eventRecord
-	for ok := l.feed.SeekGE(appendFeedKey(nil, t.nextNumber, state.reached.Next())); ; ok = l.feed.Next() {
+	for ok := l.feed.SeekGE(appendFeedKey(nil, t.next.Number, state.reached.Next())); ; ok = l.feed.Next() {
 		if !ok {
 			state.reached = state.end
 			return l.feed.Error()
@@ -247,7 +247,7 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 		}
 
 		// A part is enough for one commit; the caller comes back for the next.
-		b.tags.write(b.writes, t.nextNumber, last)
+		b.tags.write(b.writes, t.next.Number, last)
 		state.reached = last
 		if state.done-begun >= buildEvents || b.writes.Len() >= maxBatchBytes {
 			return nil

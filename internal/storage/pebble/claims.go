@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // The entry of an item in the order of due times tells whether its time is the end of a lease: then its value is the time at which the item
@@ -150,7 +151,7 @@ func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error
 	if err = errors.Join(err, closer.Close()); err != nil || claimed == 0 {
 		return false, err
 	}
-	key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.nextNumber, space, entry)
+	key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.next.Number, space, entry)
 	if isDamage(err) {
 		b.store.tellDamaged(space, []error{err})
 		return false, nil
@@ -158,6 +159,6 @@ func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error
 	if err != nil {
 		return false, err
 	}
-	b.stageItem(t, space, key, &stagedItem{itemMeta: meta, value: value}, itemTimes{meta.expires, claimed, 0}, value)
+	b.units.Put(t, space, key, &unit.Item{Meta: meta.Meta, Value: value}, unit.Times{Expires: meta.Expires, Due: claimed}, value)
 	return true, nil
 }

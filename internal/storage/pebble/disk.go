@@ -20,7 +20,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17/internal/base/clock"
-
 	"j17/internal/storage/queue"
 )
 

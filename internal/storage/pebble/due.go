@@ -19,6 +19,7 @@ import (
 	"j17"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // dueWork tells that a tenant has work in a space, none of it due earlier than at, in Unix nanoseconds.
@@ -218,9 +219,9 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 			damaged = append(damaged, err)
 		case err != nil:
 			return 0, err
-		case item.live(now):
+		case item.Live(now):
 			r.store.tellDamaged(space, damaged)
-			return item.due, nil
+			return item.Due, nil
 		}
 	}
 	if len(damaged) > 0 {
@@ -467,14 +468,14 @@ func (s *Store) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, er
 // claim leases up to the claim's limit of what is due. Nothing is due before from.
 func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item, err error) {
 	space := c.Space
-	it, err := newIter(b.store.db, appendDueTime(nil, t.nextNumber, space, from), appendDueTime(nil, t.nextNumber, space, b.now+1))
+	it, err := newIter(b.store.db, appendDueTime(nil, t.next.Number, space, from), appendDueTime(nil, t.next.Number, space, b.units.Now()+1))
 	if err != nil {
 		return nil, err
 	}
 	defer closeIter(it, &err, "due work")
-	until := b.now + int64(c.Lease)
+	until := b.units.Now() + int64(c.Lease)
 	for it.First(); it.Valid() && len(items) < c.Limit; it.Next() {
-		key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.nextNumber, space, it.Key())
+		key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.next.Number, space, it.Key())
 		if isDamage(err) {
 			b.store.tellDamaged(space, []error{err})
 			continue
@@ -482,8 +483,8 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 		if err != nil {
 			return nil, err
 		}
-		item := &stagedItem{itemMeta: meta, value: value}
-		if !item.live(b.now) {
+		item := &unit.Item{Meta: meta.Meta, Value: value}
+		if !item.Live(b.units.Now()) {
 			continue
 		}
 		v, err := it.ValueAndErr()
@@ -494,8 +495,8 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 		if err != nil {
 			b.store.tellDamaged(space, []error{err})
 		}
-		b.stageItem(t, space, key, item, itemTimes{item.expires, until, cmp.Or(claimed, item.due)}, value)
-		items = append(items, item.item(key, value))
+		b.units.Put(t, space, key, item, unit.Times{Expires: item.Expires, Due: until, Claimed: cmp.Or(claimed, item.Due)}, value)
+		items = append(items, itemMeta{Meta: item.Meta}.item(key, value))
 	}
 	return items, nil
 }
@@ -522,7 +523,7 @@ func getDue(s *sealing, from pebble.Reader, tenant uint32, space store.Space, en
 		return "", itemMeta{}, nil, corruption(err, "%s", where)
 	}
 
-	if want := appendDueKey(nil, tenant, space, meta.due, key); string(want) != string(entry) {
+	if want := appendDueKey(nil, tenant, space, meta.Due, key); string(want) != string(entry) {
 		return "", itemMeta{}, nil, corruption(errors.New("the entry is not that of the item"), "%s", where)
 	}
 	return key, meta, value, nil

@@ -9,7 +9,6 @@ import (
 
 	"j17"
 	"j17/internal/base/panics"
-
 	"j17/internal/storage/queue"
 )
 
@@ -149,7 +148,7 @@ func (s *Store) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 	err := s.queue.Do(s.life, queue.Always, func(b *batch) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if t := s.tenants[name]; t.nextNumber == f.number {
+		if t := s.tenants[name]; t.next.Number == f.number {
 			s.filterBytes += f.size() - k.of(t).Load().size()
 			k.of(t).Store(f)
 		}

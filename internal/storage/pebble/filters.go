@@ -62,7 +62,7 @@ const missedPart = 8
 
 // missed counts a new stream of which no filter has told that it is new.
 func (b *batch) missed(t *tenant) {
-	if t.missed++; t.missed >= max(minFiltered, t.next.events/missedPart) && b.store.makeFilter(streamFilters(), t.name) {
+	if t.missed++; t.missed >= max(minFiltered, t.next.Events/missedPart) && b.store.makeFilter(streamFilters(), t.name) {
 		t.missed = 0
 	}
 }

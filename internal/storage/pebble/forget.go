@@ -22,15 +22,15 @@ func (s *Store) ForgetCommands(ctx context.Context, t j17.Tenant, of []store.Str
 		err := s.queue.Do(ctx, queue.Freeing, func(b *batch) error {
 			tn, replaced := b.tenant(t), make(map[string]uint64, len(some))
 			for _, id := range some {
-				r, expires, err := getCommand(s.db, tn.nextNumber, id)
+				r, expires, err := getCommand(s.db, tn.next.Number, id)
 				if err != nil {
 					return err
 				}
 				if r == nil {
 					continue
 				}
-				b.stage(tn)
-				b.key = appendCommandKey(b.key[:0], tn.nextNumber, id)
+				b.units.Touch(tn)
+				b.key = appendCommandKey(b.key[:0], tn.next.Number, id)
 				if expires == 0 {
 					b.remove(b.key)
 				} else {

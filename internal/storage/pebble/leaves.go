@@ -54,9 +54,9 @@ type tenantLeaves struct {
 // add keeps the leaf hashes of the events that a commit has added to a tenant.
 func (r *recentLeaves) add(t *tenant) {
 	kept := &t.leaves
-	if kept.events == 0 || kept.events+uint64(len(t.added)) != t.next.events {
+	if kept.events == 0 || kept.events+uint64(len(t.added)) != t.next.Events {
 		// What there is now has not all come this way: from here on it does.
-		*kept = tenantLeaves{from: t.next.last, events: t.next.events}
+		*kept = tenantLeaves{from: t.next.Last, events: t.next.Events}
 		return
 	}
 	if t.noted != (j17.StreamID{}) {
@@ -65,7 +65,7 @@ func (r *recentLeaves) add(t *tenant) {
 	if len(t.added) == 0 {
 		return
 	}
-	kept.events = t.next.events
+	kept.events = t.next.Events
 	if n := len(kept.pieces); n == 0 || len(kept.pieces[n-1].leaves)+len(t.added) > pieceLeaves {
 		piece := &leafPiece{of: t}
 		kept.pieces, r.queue = append(kept.pieces, piece), append(r.queue, piece)

@@ -31,9 +31,9 @@ func TestFewLeavesAreKept(t *testing.T) {
 		of.added = nil
 		known := n%500 != 499 // some events come in another way
 		for range rng.IntN(20) {
-			of.next.last = of.next.last.Next()
-			of.next.events++
-			leaf := store.Leaf{Position: of.next.last, Hash: [32]byte{byte(n), byte(n >> 8)}}
+			of.next.Last = of.next.Last.Next()
+			of.next.Events++
+			leaf := store.Leaf{Position: of.next.Last, Hash: [32]byte{byte(n), byte(n >> 8)}}
 			all[of] = append(all[of], leaf)
 			if known {
 				of.added = append(of.added, keptLeaf{Leaf: leaf})

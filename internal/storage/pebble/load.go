@@ -13,6 +13,7 @@ import (
 	"j17"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // A load is written under a tenant number of its own, into tables beside the store, which takes them in all at once. The number is listed
@@ -87,7 +88,7 @@ func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 		if err := withoutEvents(t); err != nil {
 			return err
 		}
-		l.rev = t.next.rev
+		l.rev = t.next.Rev
 		l.number = b.allocate()
 		b.putNextNumber()
 		b.put(appendPendingKey(b.key[:0], l.number), nil)
@@ -121,7 +122,7 @@ func (s *Store) roomToLoad() error {
 
 // withoutEvents tells whether a tenant can be loaded.
 func withoutEvents(t *tenant) error {
-	if t.next.events > 0 || !t.next.last.IsZero() {
+	if t.next.Events > 0 || !t.next.Last.IsZero() {
 		return fmt.Errorf("tenant %s: %w", t.name, store.ErrNotEmpty)
 	}
 	return nil
@@ -314,7 +315,7 @@ func (l *loading) Item(i store.ArchivedItem) error {
 	l.derives = l.derives || i.Entries != "" || !i.Expires.IsZero() || !i.Due.IsZero()
 	l.key = appendItemKey(l.key[:0], l.number, i.Space, i.Key)
 	l.own = append(append(l.own[:0], i.Entries...), 0)
-	l.value = l.store.sealing.record(l.value[:0], i.Space, i.Key, itemMeta{rev: i.Rev, expires: nanos(i.Expires), due: nanos(i.Due)}, i.Value)
+	l.value = l.store.sealing.record(l.value[:0], i.Space, i.Key, itemMeta{Meta: unit.Meta{Rev: i.Rev, Expires: unit.Nanos(i.Expires), Due: unit.Nanos(i.Due)}}, i.Value)
 	return l.fail(l.items.add(l.key, l.own, l.value))
 }
 
@@ -348,7 +349,7 @@ func (l *loading) Command(c store.ArchivedCommand) error {
 	if len(c.Lengths) > 0 {
 		r.IDs = []j17.StreamID{c.First}
 	}
-	expires := nanos(c.Expires)
+	expires := unit.Nanos(c.Expires)
 	l.commands = true
 	l.key = appendCommandKey(l.key[:0], l.number, c.ID)
 	if err := l.others.add(l.key, appendCommandRecord(l.value[:0], expires, &r, c.Memo)); err != nil || expires == 0 {
@@ -370,7 +371,7 @@ func (l *loading) Discard() {
 
 	// What cannot be removed now is removed by a start.
 	_ = l.store.queue.Do(l.store.life, queue.Always, func(b *batch) error {
-		if b.tenant(l.name).nextNumber == l.number {
+		if b.tenant(l.name).next.Number == l.number {
 			return nil // Commit has not heard that it was committed
 		}
 		b.removeAll(l.number)
@@ -470,7 +471,7 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 		return err
 	}
 	var r store.Result
-	if err := b.checkUnit(t, &store.Append{Fences: fences}, &r); err != nil {
+	if err := b.units.Check(t, &store.Append{Fences: fences}, &r); err != nil {
 		return err
 	}
 	if len(r.Sides) > 0 {
@@ -480,7 +481,7 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 		return err
 	}
 	if t.listed {
-		b.removeAll(t.nextNumber)
+		b.removeAll(t.next.Number)
 	}
 	works, err := loadDue(l.store.db, t, l.number)
 	if err != nil {
@@ -490,10 +491,11 @@ func (l *loading) list(b *batch, fences []store.Fence) error {
 	l.unfollow()
 
 	// The directory and the state, which finish writes.
-	t.nextNumber = l.number
-	t.next.last, t.next.lastTime, t.next.events, t.next.rev = l.last, l.lastTime, l.count, max(t.next.rev, l.rev)
-	b.stage(t)
-	b.list(t.name, t.nextNumber)
+	t.next.Number = l.number
+	t.next.Last, t.next.LastTime, t.next.Events, t.next.Rev = l.last, l.lastTime, l.count, max(t.next.Rev, l.rev)
+	t.listed = true
+	b.units.Touch(t)
+	b.list(t.name, t.next.Number)
 	b.remove(appendPendingKey(nil, l.number))
 	return nil
 }

@@ -449,7 +449,7 @@ func (s *Store) totals() mark {
 	for _, t := range s.tenants {
 		if t.number != 0 {
 			m.Tenants++
-			m.Events += t.next.events
+			m.Events += t.next.Events
 			m.Last = max(m.Last, t.last.String())
 		}
 	}

@@ -161,10 +161,8 @@ type tenant struct {
 
 	// The committer's: the state with all that was staged, whether the tenant stands in the directory, whether
 	// the present batch changes it, and the tags of its latest events if there are conditions on them.
-	nextNumber uint32
-	next       tenantState
-	listed     bool
-	staged     bool
+	next   tenantState
+	listed bool
 	// added are the leaf hashes of the events that the present batch adds, noted is where the last note is that it adds.
 	added []keptLeaf
 	noted j17.StreamID

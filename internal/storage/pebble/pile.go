@@ -12,6 +12,7 @@ import (
 	"j17"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // pileBudget is the memory of a pile for one of the two buffers of its sorter.
@@ -49,9 +50,9 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 		if !t.listed {
 			return fmt.Errorf("tenant %s: %w", name, store.ErrNotFound)
 		}
-		b.stage(t)
-		t.next.rev++
-		p.number, p.rev = t.nextNumber, t.next.rev
+		b.units.Touch(t)
+		t.next.Rev++
+		p.number, p.rev = t.next.Number, t.next.Rev
 		return nil
 	})
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *pile) Put(space store.Space, key string, value []byte) error {
 		return err
 	}
 	p.key = appendItemKey(p.key[:0], p.number, space, key)
-	p.value = appendItemRecord(p.value[:0], itemMeta{rev: p.rev}, value)
+	p.value = appendItemRecord(p.value[:0], itemMeta{Meta: unit.Meta{Rev: p.rev}}, value)
 	p.err = loadFault(p.items.add(p.key, p.value))
 	return p.err
 }
@@ -127,14 +128,14 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 	return p.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		// Whether it may be written is known before anything is.
 		t := b.tenant(p.name)
-		if !t.listed || t.nextNumber != p.number {
+		if !t.listed || t.next.Number != p.number {
 			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
 		}
 		if slices.ContainsFunc(p.store.following(), func(c *changedKeys) bool { return c.number == p.number }) {
 			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
 		}
 		var r store.Result
-		if err := b.checkUnit(t, u, &r); err != nil {
+		if err := b.units.Check(t, u, &r); err != nil {
 			return err
 		}
 		if len(r.Sides) > 0 {
@@ -147,8 +148,8 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 				return fmt.Errorf("take the tables of a pile in: %w", err)
 			}
 		}
-		b.stage(t) // also without side writes the batch is published
-		return b.stageUnit(t, u, &r)
+		b.units.Touch(t) // also without side writes the batch is published
+		return b.units.Decide(t, u, &r)
 	})
 }
 

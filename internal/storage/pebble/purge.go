@@ -23,7 +23,7 @@ func (b *batch) stagePurge(t *tenant, at j17.StreamID, changed map[string]uint64
 	if len(changed) == 0 {
 		return
 	}
-	must(b.writes.Set(appendPosition(appendPrefix(nil, t.nextNumber, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))), nil))
+	must(b.writes.Set(appendPosition(appendPrefix(nil, t.next.Number, kindPurge), at), purgeRecord(slices.Sorted(maps.Keys(changed))), nil))
 }
 
 // purgeRecord returns the record of keys, which are in their order.

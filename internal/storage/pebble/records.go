@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // recordFormat is the first byte of every value but those of the feed, due and expiry entries.
@@ -56,15 +57,15 @@ func appendEventRecord(
 	dst []byte, id j17.StreamID, key j17.Key, typ string, data, metadata []byte, timestamp int64, kept, tags []byte,
 ) []byte {
 	start := len(dst)
-	var header [eventHeader]byte
-	dst = append(dst, header[:]...)
-	dst = append(dst, kept...)
-	if len(tags) > 0 {
-		dst = append(binary.AppendUvarint(dst, uint64(len(tags))), tags...)
-	}
-	dst = append(dst, 0)
+	dst = append(appendEventHeader(dst, id, timestamp, j17.Layout{}, kept, tags), 0)
 	dst, layout := j17.AppendEvent(dst, id, key, typ, data, metadata, timestamp)
-	h := dst[start:]
+	putLayout(dst[start:], layout)
+	return dst
+}
+
+// appendEventHeader appends what the value of an event has before the zero byte and the canonical bytes.
+func appendEventHeader(dst []byte, id j17.StreamID, timestamp int64, layout j17.Layout, kept, tags []byte) []byte {
+	var h [eventHeader]byte
 	h[0] = recordFormat
 	if kept != nil {
 		h[1] |= flagRewritten
@@ -75,9 +76,18 @@ func appendEventRecord(
 	binary.BigEndian.PutUint64(h[2:], uint64(id.Ms))
 	binary.BigEndian.PutUint32(h[10:], id.Seq)
 	binary.BigEndian.PutUint64(h[14:], uint64(timestamp))
-	binary.BigEndian.PutUint32(h[22:], uint32(layout.Data))
-	binary.BigEndian.PutUint32(h[26:], uint32(layout.Metadata))
+	putLayout(h[:], layout)
+	dst = append(append(dst, h[:]...), kept...)
+	if len(tags) > 0 {
+		dst = append(binary.AppendUvarint(dst, uint64(len(tags))), tags...)
+	}
 	return dst
+}
+
+// putLayout puts the places of data and metadata into a header.
+func putLayout(header []byte, layout j17.Layout) {
+	binary.BigEndian.PutUint32(header[22:], uint32(layout.Data))
+	binary.BigEndian.PutUint32(header[26:], uint32(layout.Metadata))
 }
 
 // leafOffset returns where the input of the leaf hash begins in the value of an event that is not erased, whose tags take so many
@@ -218,23 +228,15 @@ func parsePosition(v []byte) (j17.StreamID, bool) {
 
 // tenantState is what the committer must know of a tenant to go on where it stopped.
 type tenantState struct {
-	// last is the position of the last event, lastTime the latest timestamp of all events.
-	last     j17.StreamID
-	lastTime int64
-	// rev is the last Rev that a side item got.
-	rev uint64
-	// events counts the events of the feed.
-	events uint64
+	unit.State
+
 	// change is the number of the last change of the feed, over all tenants.
 	change uint64
 }
 
-// raise returns the timestamp, or that of the tenant's latest event if it is greater.
-func (s *tenantState) raise(timestamp int64) int64 {
-	if s.events == 0 {
-		return timestamp
-	}
-	return max(timestamp, s.lastTime)
+// stateOf returns the state of a tenant that holds nothing.
+func stateOf(name j17.Tenant, number uint32) tenantState {
+	return tenantState{State: unit.State{Name: name, Number: number}}
 }
 
 // The state of a tenant had no number of its last change before format 3.
@@ -245,10 +247,10 @@ const (
 
 func appendStateRecord(dst []byte, s *tenantState) []byte {
 	dst = append(dst, recordFormat)
-	dst = appendPosition(dst, s.last)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(s.lastTime))
-	dst = binary.BigEndian.AppendUint64(dst, s.rev)
-	dst = binary.BigEndian.AppendUint64(dst, s.events)
+	dst = appendPosition(dst, s.Last)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(s.LastTime))
+	dst = binary.BigEndian.AppendUint64(dst, s.Rev)
+	dst = binary.BigEndian.AppendUint64(dst, s.Events)
 	return binary.BigEndian.AppendUint64(dst, s.change)
 }
 
@@ -260,29 +262,25 @@ func parseStateRecord(v []byte) (tenantState, error) {
 	if !ok {
 		return tenantState{}, errFormat
 	}
-	s := tenantState{
-		last:     last,
-		lastTime: int64(binary.BigEndian.Uint64(v[13:])),
-		rev:      binary.BigEndian.Uint64(v[21:]),
-		events:   binary.BigEndian.Uint64(v[29:]),
-	}
+	s := tenantState{State: unit.State{
+		Last:     last,
+		LastTime: int64(binary.BigEndian.Uint64(v[13:])),
+		Rev:      binary.BigEndian.Uint64(v[21:]),
+		Events:   binary.BigEndian.Uint64(v[29:]),
+	}}
 	if len(v) == stateRecordBytes {
 		s.change = binary.BigEndian.Uint64(v[olderStateBytes:])
 	}
 	return s, nil
 }
 
-// itemMeta is a side item without its key and value. Times are Unix nanoseconds, 0 for none.
+// itemMeta is a side item without its key and value.
 type itemMeta struct {
-	rev     uint64
-	expires int64
-	due     int64
+	unit.Meta
+
 	// sealed tells that the value is stored encrypted.
 	sealed bool
 }
-
-// live reports whether the item exists at the time now.
-func (m itemMeta) live(now int64) bool { return m.rev != 0 && !expired(m.expires, now) }
 
 func expired(expires, now int64) bool { return expires != 0 && expires <= now }
 
@@ -297,9 +295,9 @@ func appendItemRecord(dst []byte, m itemMeta, value []byte) []byte {
 	} else {
 		dst = append(dst, recordFormat)
 	}
-	dst = binary.BigEndian.AppendUint64(dst, m.rev)
-	dst = appendTime(dst, m.expires)
-	dst = appendTime(dst, m.due)
+	dst = binary.BigEndian.AppendUint64(dst, m.Rev)
+	dst = appendTime(dst, m.Expires)
+	dst = appendTime(dst, m.Due)
 	return append(dst, value...)
 }
 
@@ -309,26 +307,20 @@ func parseItemRecord(v []byte) (itemMeta, []byte, error) {
 		return itemMeta{}, nil, errShort
 	}
 	m := itemMeta{
-		rev:     binary.BigEndian.Uint64(v[1:]),
-		expires: int64(binary.BigEndian.Uint64(v[9:])),
-		due:     int64(binary.BigEndian.Uint64(v[17:])),
-		sealed:  v[0] == sealedFormat,
+		Meta: unit.Meta{
+			Rev:     binary.BigEndian.Uint64(v[1:]),
+			Expires: int64(binary.BigEndian.Uint64(v[9:])),
+			Due:     int64(binary.BigEndian.Uint64(v[17:])),
+		},
+		sealed: v[0] == sealedFormat,
 	}
-	if v[0] != recordFormat && !m.sealed || m.rev == 0 || m.expires < 0 || m.due < 0 {
+	if v[0] != recordFormat && !m.sealed || m.Rev == 0 || m.Expires < 0 || m.Due < 0 {
 		return itemMeta{}, nil, errFormat
 	}
 	return m, v[itemHeader:], nil
 }
 
-// nanos is the form in which times are stored.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
-// fromNanos is the inverse of nanos.
+// fromNanos is the inverse of unit.Nanos.
 func fromNanos(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}

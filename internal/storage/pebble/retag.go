@@ -31,7 +31,7 @@ func (s *Store) Retag(ctx context.Context, t j17.Tenant, events []store.Retagged
 	return s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		var result store.Result
-		if err := b.checkUnit(tn, &store.Append{Fences: fences}, &result); err != nil {
+		if err := b.units.Check(tn, &store.Append{Fences: fences}, &result); err != nil {
 			return err
 		}
 		if len(result.Sides) > 0 {
@@ -76,7 +76,7 @@ func notThere(err error, e *store.Retagged, t j17.Tenant) error {
 
 // retag stages other tags of events.
 func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
-	l, err := newLookup(b.store.db, t.nextNumber, &typeNames{})
+	l, err := newLookup(b.store.db, t.next.Number, &typeNames{})
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 	changed, removed := map[string]tagEntryBits{}, map[string]uint64{}
 	for i := range events {
 		e := &events[i]
-		v, err := b.event(t.nextNumber, e.Key, e.Version)
+		v, err := b.event(t.next.Number, e.Key, e.Version)
 		if err != nil {
 			return notThere(err, e, t.name)
 		}
@@ -102,13 +102,13 @@ func (b *batch) retag(t *tenant, events []store.Retagged) (err error) {
 		if err != nil {
 			return corruption(err, "the tags of %s version %d of tenant %s", e.Key, e.Version, t.name)
 		}
-		b.put(appendEventKey(b.key[:0], t.nextNumber, e.Key, e.Version), record.withTags(b.value[:0], v, appendTags(nil, e.Tags)))
+		b.put(appendEventKey(b.key[:0], t.next.Number, e.Key, e.Version), record.withTags(b.value[:0], v, appendTags(nil, e.Tags)))
 	}
 
 	// The entries. One without members is not needed.
 	for key, entry := range changed {
 		if entry.set != 0 {
-			t.tagFilter.Load().add(t.nextNumber, tagID([]byte(key)[tenantPrefix+1:]).filtered())
+			t.tagFilter.Load().add(t.next.Number, tagID([]byte(key)[tenantPrefix+1:]).filtered())
 		}
 		switch {
 		case entry.set == 0:
@@ -218,8 +218,8 @@ func (b *batch) stageReplaced(t *tenant, replaced map[string]uint64) {
 	if len(replaced) == 0 {
 		return
 	}
-	t.next.rev++
-	b.stage(t)
-	key := appendPosition(appendPrefix(nil, t.nextNumber, kindPurge), t.next.last)
-	must(b.writes.Set(binary.BigEndian.AppendUint64(key, t.next.rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil))
+	t.next.Rev++
+	b.units.Touch(t)
+	key := appendPosition(appendPrefix(nil, t.next.Number, kindPurge), t.next.Last)
+	must(b.writes.Set(binary.BigEndian.AppendUint64(key, t.next.Rev), purgeRecord(slices.Sorted(maps.Keys(replaced))), nil))
 }

@@ -33,8 +33,8 @@ func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kno
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
 		u := &store.Append{Pre: r.Pre, Fences: r.Fences, Side: r.Side}
-		result = store.Result{Outcome: store.Committed, Timestamp: tn.next.raise(0)}
-		if err := b.checkUnit(tn, u, &result); err != nil {
+		result = store.Result{Outcome: store.Committed, Timestamp: tn.next.Raise(0)}
+		if err := b.units.Check(tn, u, &result); err != nil {
 			return err
 		}
 		if len(result.Streams) > 0 || len(result.Sides) > 0 {
@@ -43,12 +43,12 @@ func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kno
 		}
 
 		// What can fail for its side writes comes before the first change.
-		if err := b.loadUnit(tn, u); err != nil {
+		if err := b.units.Load(tn, u); err != nil {
 			return err
 		}
 
 		// The events, each stream under a new generation.
-		note, untagged := store.Note{Position: b.position(tn)}, map[string]uint64{}
+		note, untagged := store.Note{Position: b.units.Position(tn)}, map[string]uint64{}
 		for i := range r.Streams {
 			stream := &r.Streams[i]
 			if !rewrites(stream, known[i].rewriting) {
@@ -67,9 +67,7 @@ func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kno
 			b.stagePurge(tn, note.Position, untagged)
 			result.IDs = []j17.StreamID{note.Position}
 		}
-		for i := range u.Side {
-			b.stageSide(tn, &u.Side[i], b.sides[i], nil)
-		}
+		b.units.WriteSides(tn, u, nil)
 		return nil
 	})
 	return result, err
@@ -86,7 +84,7 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 	for i := range stream.Events {
 		e := &stream.Events[i]
 		var old eventRecord
-		v, err := b.event(t.nextNumber, key, e.Version)
+		v, err := b.event(t.next.Number, key, e.Version)
 		if err == nil {
 			err = old.parse(v)
 		}
@@ -100,18 +98,18 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 			return 0, corruption(err, "the tags of %s version %d of tenant %s", key, e.Version, t.name)
 		}
 		leaf := old.leaf()
-		b.put(appendEventKey(b.key[:0], t.nextNumber, key, e.Version),
+		b.put(appendEventKey(b.key[:0], t.next.Number, key, e.Version),
 			appendEventRecord(b.value[:0], old.id, key, e.Type, e.Data, e.Metadata, old.timestamp, leaf[:], nil))
 	}
 	b.rewritten = true
 
 	// The head. Mostly only what was appended meanwhile is still to be linked.
-	h, err := b.head(t, key)
+	h, err := b.units.Head(t, key)
 	if err != nil {
 		return 0, err
 	}
-	if known.tenant != t.nextNumber || known.generation != h.Generation || known.length > h.Length {
-		known = presentChain{tenant: t.nextNumber, generation: h.Generation}
+	if known.tenant != t.next.Number || known.generation != h.Generation || known.length > h.Length {
+		known = presentChain{tenant: t.next.Number, generation: h.Generation}
 	}
 	if h.Present = [hashBytes]byte{}; !stream.More {
 		if err := known.extend(ctx, b.store.db, t.name, stream, h.Length); err != nil {
@@ -120,10 +118,7 @@ func (b *batch) rewrite(ctx context.Context, t *tenant, stream *store.RewrittenS
 		h.Present = known.chain
 	}
 	h.Generation++
-	if !h.changed {
-		h.changed = true
-		b.changed = append(b.changed, h)
-	}
+	b.units.Change(h)
 	return h.Generation, nil
 }
 
@@ -220,9 +215,9 @@ func (c *presentChain) extend(ctx context.Context, from pebble.Reader, name j17.
 
 // stageNote stages a note in the feed.
 func (b *batch) stageNote(t *tenant, note *store.Note) {
-	b.stage(t)
-	must(b.writes.Set(appendFeedKey(nil, t.nextNumber, note.Position), appendNote(nil, note), nil))
-	t.next.last, t.noted = note.Position, note.Position
+	b.units.Touch(t)
+	must(b.writes.Set(appendFeedKey(nil, t.next.Number, note.Position), appendNote(nil, note), nil))
+	t.next.Last, t.noted = note.Position, note.Position
 }
 
 // event returns a copy of an event's value.

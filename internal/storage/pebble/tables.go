@@ -15,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/base/panics"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // tableBytes is the size at which a table of a load ends: about that of the tables that the engine makes.
@@ -427,14 +428,14 @@ func (l *loading) deriveFrom(key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if meta.expires != 0 {
-		if err := l.others.add(appendExpiryKey(nil, l.number, meta.expires, key)); err != nil {
+	if meta.Expires != 0 {
+		if err := l.others.add(appendExpiryKey(nil, l.number, meta.Expires, key)); err != nil {
 			return err
 		}
 	}
-	if meta.due != 0 {
+	if meta.Due != 0 {
 		space, name, _ := cutSpace(key[tenantPrefix+1:])
-		if err := l.others.add(appendDueKey(nil, l.number, space, meta.due, name)); err != nil {
+		if err := l.others.add(appendDueKey(nil, l.number, space, meta.Due, name)); err != nil {
 			return err
 		}
 	}
@@ -446,7 +447,7 @@ func (l *loading) deriveFrom(key, value []byte) error {
 		return err
 	}
 	for _, name := range names {
-		entry := appendItemRecord([]byte{0}, itemMeta{rev: l.nextRev()}, nil)
+		entry := appendItemRecord([]byte{0}, itemMeta{Meta: unit.Meta{Rev: l.nextRev()}}, nil)
 		if err := l.others.add(appendItemKey(nil, l.number, store.Space(entries), string(name)), entry); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 
 	"j17"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 // The index of tags has an entry for each tag of a run of the feed, at the position of the run's last event. Its value is empty when
@@ -145,7 +146,7 @@ func (r *tagRun) write(to *pebble.Batch, tenant uint32, last j17.StreamID) {
 func (r *tagRun) clear() {
 	r.n, r.ids, r.first = 0, r.ids[:0], r.first[:0]
 	if len(r.places) > 0 {
-		r.places = emptied(r.places)
+		r.places = unit.Emptied(r.places)
 	}
 }
 
@@ -169,7 +170,7 @@ func (b *batch) untag(t *tenant, record *eventRecord, staged map[string]uint64) 
 		return err
 	}
 	for _, tag := range tags {
-		prefix := appendTagPrefix(nil, t.nextNumber, idOfTag([]byte(tag)))
+		prefix := appendTagPrefix(nil, t.next.Number, idOfTag([]byte(tag)))
 		it, err := newIter(b.store.db, prefix, after(prefix))
 		if err != nil {
 			return err

@@ -81,8 +81,8 @@ func (l *loading) follow(ctx context.Context) error {
 		if err := withoutEvents(t); err != nil {
 			return err
 		}
-		l.changed, l.takes = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}, t.listed
-		l.rev = max(l.rev, t.next.rev)
+		l.changed, l.takes = &changedKeys{number: t.next.Number, keys: map[string]bool{}}, t.listed
+		l.rev = max(l.rev, t.next.Rev)
 		b.store.followed = append(b.store.followed, l.changed)
 		return nil
 	})
@@ -94,15 +94,15 @@ func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err e
 	err = l.store.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(l.name)
 		switch {
-		case l.changed.number != t.nextNumber || l.changed.lost && last:
+		case l.changed.number != t.next.Number || l.changed.lost && last:
 			return l.overtaken()
 		case !l.changed.lost:
 			return nil
 		}
 		again = true
 		l.unfollow()
-		l.changed = &changedKeys{number: t.nextNumber, keys: map[string]bool{}}
-		l.rev = max(l.rev, t.next.rev)
+		l.changed = &changedKeys{number: t.next.Number, keys: map[string]bool{}}
+		l.rev = max(l.rev, t.next.Rev)
 		b.store.followed = append(b.store.followed, l.changed)
 		return nil
 	})
@@ -215,9 +215,9 @@ func (l *loading) keep(from, value []byte) error {
 		if err != nil {
 			return corruption(err, "a side item of tenant %s", l.name)
 		}
-		expires, parts = meta.expires, [][]byte{{0}, value} // without a space of entries: these are items of their own
-		if meta.due != 0 {
-			if err := l.there.add(appendDueKey(nil, l.number, space, meta.due, name)); err != nil {
+		expires, parts = meta.Expires, [][]byte{{0}, value} // without a space of entries: these are items of their own
+		if meta.Due != 0 {
+			if err := l.there.add(appendDueKey(nil, l.number, space, meta.Due, name)); err != nil {
 				return err
 			}
 		}
@@ -241,10 +241,10 @@ func (l *loading) replace(key, loaded, there []byte) error {
 		return corruption(err, "a side item of tenant %s", l.name)
 	}
 	meta, content, err := parseItemRecord(loaded)
-	if err != nil || meta.rev != had.rev {
+	if err != nil || meta.Rev != had.Rev {
 		return err
 	}
-	meta.rev = l.nextRev()
+	meta.Rev = l.nextRev()
 	return l.there.add(key, appendItemRecord([]byte{0}, meta, content))
 }
 
@@ -263,7 +263,7 @@ func (l *loading) nextRev() uint64 {
 
 // catchUp stages what has changed of the tenant since its side items and commands were copied.
 func (l *loading) catchUp(b *batch, t *tenant) error {
-	if l.changed.lost || l.changed.number != t.nextNumber {
+	if l.changed.lost || l.changed.number != t.next.Number {
 		return l.overtaken()
 	}
 	for _, from := range slices.Sorted(maps.Keys(l.changed.keys)) {
@@ -327,12 +327,12 @@ func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) erro
 		switch {
 		case err != nil:
 			return corruption(err, "a side item of tenant %s", l.name)
-		case l.given != 0 && meta.rev > l.given:
+		case l.given != 0 && meta.Rev > l.given:
 			return nil // it was loaded, which counts
 		case l.revised:
 			return l.overtaken() // it may have been loaded
 		}
-		b.removeItem(l.number, space, name, meta)
+		b.removeItem(l.number, space, name, meta.Meta)
 	}
 	if now == nil {
 		return nil
@@ -342,10 +342,10 @@ func (l *loading) catchUpItem(b *batch, t *tenant, key, copied, now []byte) erro
 		return corruption(err, "a side item of tenant %s", l.name)
 	}
 	must(b.writes.Set(key, now, nil))
-	setExpiry(b, l.number, meta.expires, key)
-	if meta.due != 0 {
-		must(b.writes.Set(appendDueKey(nil, l.number, space, meta.due, name), nil, nil))
-		b.due = append(b.due, dueWork{t, space, meta.due})
+	setExpiry(b, l.number, meta.Expires, key)
+	if meta.Due != 0 {
+		must(b.writes.Set(appendDueKey(nil, l.number, space, meta.Due, name), nil, nil))
+		b.due = append(b.due, dueWork{t, space, meta.Due})
 	}
 	return nil
 }

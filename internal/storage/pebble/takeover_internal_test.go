@@ -12,6 +12,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/storage/queue"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
 
 func putItem(space store.Space, key, value string) store.Side {
@@ -108,7 +109,7 @@ func TestLoadMakesUpForChanges(t *testing.T) {
 			t.Errorf("a write at file %d: what was removed is %v; the command is %v, %v, %v", stop, err, r, failed, written)
 		}
 		works, err := loadDue(s.db, s.tenants["a/prod"], s.tenants["a/prod"].number)
-		left, failed := hasAny(s.db, appendExpiryKey(nil, s.tenants["a/prod"].number, nanos(soon), []byte("\x00\x00\x00\x00i")), appendExpiryKey(nil, s.tenants["a/prod"].number, nanos(soon), []byte("\x00\x00\x00\x00j")))
+		left, failed := hasAny(s.db, appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00i")), appendExpiryKey(nil, s.tenants["a/prod"].number, unit.Nanos(soon), []byte("\x00\x00\x00\x00j")))
 		if len(works) != 1 || left || errors.Join(err, failed) != nil {
 			t.Errorf("a write at file %d: due are %v, and an entry of expiry is left: %v, %v, %v", stop, works, left, err, failed)
 		}

@@ -66,7 +66,7 @@ func (r reader) extent() (extent store.Extent, err error) {
 		return store.Extent{}, err
 	}
 	defer closeIter(it, &err, "the feed")
-	extent.Events, extent.Life = state.events, uint64(r.tenant)
+	extent.Events, extent.Life = state.Events, uint64(r.tenant)
 	for ok := it.Last(); ok; ok = it.Prev() {
 		value, err := it.ValueAndErr()
 		if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
 			return nil
 		}
 		b.remove(appendTenantKey(nil, name))
-		b.removeAll(t.nextNumber)
+		b.removeAll(t.next.Number)
 		// The number of its last change may be the greatest one, and no number is given out twice.
 		b.put(appendPrefix(b.key[:0], storeNumber, kindChange), binary.BigEndian.AppendUint64(b.value[:0], b.store.nextChange))
 		b.dropped = append(b.dropped, t)
@@ -112,7 +112,7 @@ func (b *batch) removeAll(number uint32) {
 func (s *Store) tenantLocked(name j17.Tenant) *tenant {
 	t := s.tenants[name]
 	if t == nil {
-		t = &tenant{name: name}
+		t = &tenant{name: name, next: stateOf(name, 0)}
 		s.tenants[name] = t
 	}
 	return t
@@ -123,8 +123,8 @@ func (b *batch) tenant(name j17.Tenant) *tenant {
 	b.store.mu.Lock()
 	t := b.store.tenantLocked(name)
 	b.store.mu.Unlock()
-	if t.nextNumber == 0 {
-		t.nextNumber = b.allocate()
+	if t.next.Number == 0 {
+		t.next.Number = b.allocate()
 	}
 	return t
 }
@@ -153,9 +153,10 @@ func (s *Store) loadTenants() (err error) {
 		if err != nil {
 			return err
 		}
+		state.Name, state.Number = name, number
 		t := &tenant{
-			name: name, nextNumber: number, next: state, listed: true,
-			number: number, last: state.last, events: state.events, change: state.change,
+			name: name, next: state, listed: true,
+			number: number, last: state.Last, events: state.Events, change: state.change,
 		}
 		s.tenants[name] = t
 		works, err := loadDue(s.db, t, number)

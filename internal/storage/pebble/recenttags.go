@@ -7,88 +7,8 @@ import (
 
 	"j17"
 	"j17/internal/storage/store"
+	"j17/internal/storage/unit"
 )
-
-// Whether a unit's conditions on the feed hold is decided in two parts: by the index of tags for what is committed, from the position on
-// that the unit was decided at, and by the events of the units before it in the same batch, which no index has yet. Between a decision and
-// its commit there is little of either, however long the feed is.
-
-// stagedEvents are the events of a batch by their tags. They are put in order when a unit asks for it first.
-type stagedEvents struct {
-	units []stagedUnit
-	// sorted is the number of units whose events are in byTag.
-	sorted int
-	byTag  map[stagedTag][]stagedEvent
-}
-
-// stagedUnit is the events of a unit, and where they are.
-type stagedUnit struct {
-	tenant *tenant
-	events []store.NewEvent
-	ids    []j17.StreamID
-}
-
-type stagedTag struct {
-	tenant uint32
-	tag    string
-}
-
-type stagedEvent struct {
-	*store.NewEvent
-
-	id j17.StreamID
-}
-
-// add adds the events of a unit.
-func (s *stagedEvents) add(tenant *tenant, events []store.NewEvent, ids []j17.StreamID) {
-	s.units = append(s.units, stagedUnit{tenant, events, ids})
-}
-
-// clear forgets all of them.
-func (s *stagedEvents) clear() {
-	clear(s.units)
-	s.units, s.sorted = s.units[:0], 0
-	if cap(s.units) > keptScratch {
-		s.units = nil
-	}
-	if s.byTag != nil {
-		s.byTag = emptied(s.byTag)
-	}
-}
-
-// match reports whether one of the events is what a unit says is absent.
-func (s *stagedEvents) match(tenant uint32, a *store.Absent) bool {
-	// Those that were staged since somebody asked.
-	if s.byTag == nil {
-		s.byTag = map[stagedTag][]stagedEvent{}
-	}
-	for ; s.sorted < len(s.units); s.sorted++ {
-		u := &s.units[s.sorted]
-		for i := range u.events {
-			e := stagedEvent{&u.events[i], u.ids[i]}
-			for _, tag := range e.Tags {
-				k := stagedTag{u.tenant.nextNumber, tag}
-				s.byTag[k] = append(s.byTag[k], e)
-			}
-		}
-	}
-
-	// The rarest tag leads.
-	var rarest []stagedEvent
-	for i, tag := range a.Tags {
-		have := s.byTag[stagedTag{tenant, tag}]
-		if len(have) == 0 {
-			return false
-		}
-		if i == 0 || len(have) < len(rarest) {
-			rarest = have
-		}
-	}
-	return slices.ContainsFunc(rarest, func(e stagedEvent) bool {
-		missing := func(tag string) bool { return !slices.Contains(e.Tags, tag) }
-		return e.id.Compare(a.After) > 0 && a.Fits(e.Key.Type, e.Type) && !slices.ContainsFunc(a.Tags, missing)
-	})
-}
 
 // recentTags are the tags of the latest events of a tenant, each with the position of the last event that has it. They are kept from the
 // first condition on. Only the committer changes them, before what it has stored can be seen.
@@ -140,22 +60,22 @@ func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 
 // add adds the events of a unit that is durable. before is where the tenant's last event was: what has come up to there in another way
 // cannot be told from the units, so that the tags begin anew.
-func (r *recentTags) add(u *stagedUnit, before j17.StreamID) {
+func (r *recentTags) add(u *unit.Appended[*tenant], before j17.StreamID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.to.Compare(before) < 0 {
 		clear(r.last)
 		r.from, r.to = before, before
 	}
-	for i := range u.events {
-		for _, tag := range u.events[i].Tags {
+	for i := range u.Events {
+		for _, tag := range u.Events[i].Tags {
 			if _, ok := r.last[tag]; !ok {
 				tag = strings.Clone(tag) // which may be a part of something large
 			}
-			r.last[tag] = u.ids[i]
+			r.last[tag] = u.IDs[i]
 		}
 	}
-	r.to = u.ids[len(u.ids)-1]
+	r.to = u.IDs[len(u.IDs)-1]
 	if len(r.last) > mostRecentTags {
 		r.last, r.from = map[string]j17.StreamID{}, r.to
 	}
@@ -163,10 +83,11 @@ func (r *recentTags) add(u *stagedUnit, before j17.StreamID) {
 
 // keepRecent adds the tags of a batch that is durable.
 func (b *batch) keepRecent() {
-	for i := range b.staged.units {
-		u := &b.staged.units[i]
-		if r := u.tenant.recent.Load(); r != nil {
-			r.add(u, u.tenant.last)
+	appended := b.units.Appended()
+	for i := range appended {
+		u := &appended[i]
+		if r := u.Tenant.recent.Load(); r != nil {
+			r.add(u, u.Tenant.last)
 		}
 	}
 }
@@ -193,26 +114,18 @@ func (r *reader) lacksTags(tags []string, ids []tagID, after j17.StreamID) bool 
 	return t.recent != nil && t.recent.lacks(tags, after, t.last) || t.filter.lacksAny(r.tenant, ids)
 }
 
-// matches reports whether there is an event that the unit says is absent.
-func (b *batch) matches(t *tenant, u *store.Append) (bool, error) {
-	for i := range u.Unless {
-		a := &u.Unless[i]
-		if b.staged.match(t.nextNumber, a) {
-			return true, nil
-		}
-		if t.last.Compare(a.After) <= 0 || t.nextNumber == 0 || b.recentOf(t).lacks(a.Tags, a.After, t.last) {
-			continue // nothing was committed since that has its tags
-		}
-		if found, err := b.committed(t, a); err != nil || found {
-			return found, err
-		}
+// ReadMatch reports whether there is an event in earlier batches that a unit requires to be absent. Between a decision and its commit there
+// are few events, however long the feed is.
+func (b *batch) ReadMatch(t *tenant, a *store.Absent) (bool, error) {
+	if t.last.Compare(a.After) <= 0 || t.next.Number == 0 || b.recentOf(t).lacks(a.Tags, a.After, t.last) {
+		return false, nil // nothing was committed since that has its tags
 	}
-	return false, nil
+	return b.committed(t, a)
 }
 
 // committed reports whether there is an event in earlier batches that a unit says is absent.
 func (b *batch) committed(t *tenant, a *store.Absent) (found bool, err error) {
-	tenant := t.nextNumber
+	tenant := t.next.Number
 	if t.building == tenant { // which only the committer changes
 		state, err := getBuild(b.store.db, tenant)
 		if err != nil {

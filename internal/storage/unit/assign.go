@@ -1,4 +1,4 @@
-package pebble
+package unit
 
 import (
 	"fmt"
@@ -7,26 +7,26 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stagedAssignment is the items of an assignment, and the value that the owner gets, "" where it has one. index is the item
+// assignment is the items of an assignment, and the value that the owner gets, "" where it has one. index is the item
 // under the value, counter is nil where the value was proposed.
-type stagedAssignment struct {
-	owner   *stagedItem
-	index   *stagedItem
-	counter *stagedItem
+type assignment struct {
+	owner   *Item
+	index   *Item
+	counter *Item
 	value   string
 }
 
 // checkAssignments loads the items of the unit's assignments into b.assign and puts proposed values that belong to others
 // into r.
-func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) error {
+func (b *Batch[T]) checkAssignments(t T, u *store.Append, r *store.Result) error {
 	b.assign = b.assign[:0]
 	if len(u.Assign) == 0 {
 		return nil
 	}
-	p := pendingAssignments{owners: map[*stagedItem]bool{}, values: map[*stagedItem]bool{}, counts: map[*stagedItem]uint64{}, sides: sidesOf(u)}
+	p := pendingAssignments{owners: map[*Item]bool{}, values: map[*Item]bool{}, counts: map[*Item]uint64{}, sides: sidesOf(u)}
 	for i := range u.Assign {
 		if a := &u.Assign[i]; a.Counter == "" {
-			index, err := b.item(t, a.Index, a.Value)
+			index, err := b.Item(t, a.Index, a.Value)
 			if err != nil {
 				return err
 			}
@@ -43,12 +43,12 @@ func (b *batch) checkAssignments(t *tenant, u *store.Append, r *store.Result) er
 	return nil
 }
 
-// pendingAssignments is what earlier assignments of a unit, which are not staged yet, are going to change: the owners that
+// pendingAssignments is what earlier assignments of a unit, which are not written yet, are going to change: the owners that
 // get a value, the items under values that the unit proposes, and what counters have come to.
 type pendingAssignments struct {
-	owners map[*stagedItem]bool
-	values map[*stagedItem]bool
-	counts map[*stagedItem]uint64
+	owners map[*Item]bool
+	values map[*Item]bool
+	counts map[*Item]uint64
 	// sides are the side writes of the unit in the spaces of its assignments.
 	sides []*store.Side
 }
@@ -68,10 +68,10 @@ func sidesOf(u *store.Append) (sides []*store.Side) {
 }
 
 // checkAssignment loads the items of one assignment and chooses the value.
-func (b *batch) checkAssignment(
-	t *tenant, a *store.Assignment, p *pendingAssignments, r *store.Result,
-) (staged stagedAssignment, err error) {
-	if staged.owner, err = b.item(t, a.Space, a.Owner); err != nil {
+func (b *Batch[T]) checkAssignment(
+	t T, a *store.Assignment, p *pendingAssignments, r *store.Result,
+) (staged assignment, err error) {
+	if staged.owner, err = b.Item(t, a.Space, a.Owner); err != nil {
 		return staged, err
 	}
 
@@ -80,16 +80,16 @@ func (b *batch) checkAssignment(
 
 	// A value by name: it must be free.
 	if a.Counter == "" {
-		if staged.index, err = b.item(t, a.Index, a.Value); err != nil || has {
+		if staged.index, err = b.Item(t, a.Index, a.Value); err != nil || has {
 			return staged, err
 		}
-		if staged.index.live(b.now) {
-			r.Sides = append(r.Sides, store.SideConflict{Space: a.Index, Key: a.Value, Rev: staged.index.rev})
+		if staged.index.Live(b.now) {
+			r.Sides = append(r.Sides, store.SideConflict{Space: a.Index, Key: a.Value, Rev: staged.index.Rev})
 		}
 		staged.value = a.Value
 	} else {
 		// A number from a counter, which goes on from where the unit or the store has left it.
-		if staged.counter, err = b.item(t, a.Index, a.Counter); err != nil {
+		if staged.counter, err = b.Item(t, a.Index, a.Counter); err != nil {
 			return staged, err
 		}
 		last, known := p.counts[staged.counter]
@@ -105,10 +105,10 @@ func (b *batch) checkAssignment(
 		for taken := true; taken; {
 			last++
 			staged.value = strconv.FormatUint(last, 10)
-			if staged.index, err = b.item(t, a.Index, staged.value); err != nil {
+			if staged.index, err = b.Item(t, a.Index, staged.value); err != nil {
 				return staged, err
 			}
-			taken = staged.index.live(b.now) || p.values[staged.index]
+			taken = staged.index.Live(b.now) || p.values[staged.index]
 		}
 		p.counts[staged.counter] = last
 	}
@@ -118,8 +118,8 @@ func (b *batch) checkAssignment(
 }
 
 // liveAfter reports whether an item is live when the side writes of the unit have been applied.
-func (b *batch) liveAfter(sides []*store.Side, space store.Space, key string, item *stagedItem) bool {
-	live := item.live(b.now)
+func (b *Batch[T]) liveAfter(sides []*store.Side, space store.Space, key string, item *Item) bool {
+	live := item.Live(b.now)
 	for _, w := range sides {
 		if w.Space == space && w.Key == key {
 			live = w.Op != store.Delete
@@ -129,10 +129,12 @@ func (b *batch) liveAfter(sides []*store.Side, space store.Space, key string, it
 }
 
 // count returns the last number that a counter has given out when the side writes of the unit have been applied.
-func (b *batch) count(t *tenant, sides []*store.Side, a *store.Assignment, counter *stagedItem) (n uint64, err error) {
-	if counter.live(b.now) {
-		if n, err = strconv.ParseUint(string(counter.value), 10, 63); err != nil {
-			return 0, corruption(fmt.Errorf("the counter: %w", err), "side item %s/%s of tenant %s", a.Index, a.Counter, t.name)
+func (b *Batch[T]) count(t T, sides []*store.Side, a *store.Assignment, counter *Item) (n uint64, err error) {
+	if counter.Live(b.now) {
+		if n, err = strconv.ParseUint(string(counter.Value), 10, 63); err != nil {
+			return 0, &store.CorruptionError{
+				Where: fmt.Sprintf("side item %s/%s of tenant %s", a.Index, a.Counter, t.Now().Name), Err: fmt.Errorf("the counter: %w", err),
+			}
 		}
 	}
 	for _, w := range sides {
@@ -156,17 +158,17 @@ func (b *batch) count(t *tenant, sides []*store.Side, a *store.Assignment, count
 	return n, nil
 }
 
-// stageAssignments stages the values of owners that have none, and tells those of all.
-func (b *batch) stageAssignments(t *tenant, u *store.Append, r *store.Result) {
+// writeAssignments writes the values of owners that have none, and puts those of all into r.
+func (b *Batch[T]) writeAssignments(t T, u *store.Append, r *store.Result) {
 	for i := range u.Assign {
 		a, staged := &u.Assign[i], &b.assign[i]
 		if staged.value != "" {
 			if staged.counter != nil {
-				b.stageItem(t, a.Index, a.Counter, staged.counter, itemTimes{}, []byte(staged.value))
+				b.Put(t, a.Index, a.Counter, staged.counter, Times{}, []byte(staged.value))
 			}
-			b.stageItem(t, a.Space, a.Owner, staged.owner, itemTimes{}, []byte(staged.value))
-			b.stageItem(t, a.Index, staged.value, staged.index, itemTimes{}, []byte(a.Owner))
+			b.Put(t, a.Space, a.Owner, staged.owner, Times{}, []byte(staged.value))
+			b.Put(t, a.Index, staged.value, staged.index, Times{}, []byte(a.Owner))
 		}
-		r.Assigned = append(r.Assigned, string(staged.owner.value))
+		r.Assigned = append(r.Assigned, string(staged.owner.Value))
 	}
 }

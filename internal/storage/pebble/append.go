@@ -1,0 +1,65 @@
+package pebble
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"j17"
+	"j17/internal/storage/queue"
+	"j17/internal/storage/store"
+)
+
+// Append commits units. See store.Store.
+func (s *Store) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+	if err := store.ValidTenant(t); err != nil {
+		return nil, err
+	}
+	for i := range units {
+		if err := units[i].Validate(); err != nil {
+			return nil, fmt.Errorf("unit %d: %w", i, err)
+		}
+		for _, n := range units[i].After {
+			if n < 0 || n >= i {
+				return nil, fmt.Errorf("%w: unit %d is decided on the events of unit %d, which does not come before it", store.ErrInvalid, i, n)
+			}
+		}
+	}
+	if len(units) == 0 {
+		return []store.Result{}, nil
+	}
+	return s.queue.Append(ctx, t, units, queue.NeedOf(units))
+}
+
+// Command returns the result of a command. See store.Store.
+func (s *Store) Command(_ context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
+	r, err := s.read(t)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	result, expires, err := getCommand(r.snapshot, r.tenant, id)
+	if err != nil || expired(expires, s.clock.Now().UnixNano()) {
+		return nil, err
+	}
+	return result, nil
+}
+
+// getCommand returns the stored result of a command and when it expires, or nil.
+func getCommand(from pebble.Reader, tenant uint32, id store.CommandID) (*store.Result, int64, error) {
+	var key [tenantPrefix + 1 + len(id)]byte
+	value, closer, err := from.Get(appendCommandKey(key[:0], tenant, id))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fault("a command", err)
+	}
+	result, expires, err := parseCommandRecord(value)
+	if err = errors.Join(err, closer.Close()); err != nil {
+		return nil, 0, corruption(err, "command %x", id)
+	}
+	return result, expires, nil
+}
