@@ -87,6 +87,11 @@ dist: ## build a release into dist/: archives for Linux and macOS, checksums, a 
 reproducible: ## build a release from two clones of the last commit and compare the bytes; takes minutes (PLATFORMS='linux/amd64')
 	@packaging/reproducible.sh $(PLATFORMS)
 
+.PHONY: frozen-data
+frozen-data: ## write the data folder of a version that is about to be released, which later versions have to open (VERSION=0.2.0)
+	@[ -n '$(VERSION)' ] || { echo 'Name the version: make frozen-data VERSION=0.2.0' >&2; exit 2; }
+	$(COMPILED) go test -count=1 -run '^TestFrozenData$$' ./internal/server -freeze '$(VERSION)'
+
 .PHONY: docs
 docs: ## write llms.txt from the pages in docs/
 	$(COMPILED) go run ./cmd/j17 docs --llms > llms.txt.new && mv llms.txt.new llms.txt
