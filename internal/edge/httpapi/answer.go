@@ -21,7 +21,7 @@ func (c *call) write(w http.ResponseWriter, status int, parts ...[]byte) {
 	}
 	c.status = status
 	c.bytes += int64(size)
-	c.awaitReplicas()
+	c.api.forward.awaitReplicas(c)
 	c.show(w.Header(), "Content-Length", strconv.Itoa(size))
 	w.WriteHeader(status)
 	if c.request.Method == http.MethodHead {
@@ -47,7 +47,7 @@ func (c *call) reply(w http.ResponseWriter, status int, body []byte) error {
 // answer sends {"ok":true,...} with the members of a shape, nil for none. Texts are not escaped for HTML.
 func (c *call) answer(w http.ResponseWriter, status int, shape any) error {
 	b := []byte(`{"ok":true`)
-	if c.awaitReplicas(); c.behind != nil {
+	if c.api.forward.awaitReplicas(c); c.behind != nil {
 		b = append(b, `,"workers_behind":`...)
 		raw, err := marshal(c.behind)
 		if err != nil {
@@ -74,7 +74,7 @@ type listing struct{ limit, offset int }
 
 // listing returns the part that the parameters say.
 func (c *call) listing() listing {
-	return listing{c.number("limit", defaultCount), c.number("offset", 0)}
+	return listing{c.query.number("limit", defaultCount), c.query.number("offset", 0)}
 }
 
 // list answers {"ok":true,"<plural>":[...],"next":...} with up to l.limit of the rows that begin at l.offset; next is the

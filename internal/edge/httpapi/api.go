@@ -21,7 +21,6 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
-	"j17/internal/base/work"
 	"j17/internal/core/engine"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
@@ -159,24 +158,21 @@ type Exchange struct {
 // API answers HTTP requests.
 type API struct {
 	Options
-	mint     *ident.Minter
-	refusals refusals
-	// secretTold is until when nothing more is told of node secrets that differ, in Unix nanoseconds.
-	secretTold atomic.Int64
-	attempts   attempts
-	guesses    *auth.Guesses
-	metrics    *metrics
-	streams    *streams
-	// pageWork is what a page of the feed may cost.
-	pageWork int64
-	data     *router
-	control  *router
-	admin    *router
-	views    *router
+	handlers
+	guard   *guard
+	faults  *faultLog
+	forward *forwarder
+	mint    *ident.Minter
+	metrics *metrics
+	streams *streams
+	data    *router
+	control *router
+	admin   *router
+	views   *router
 	// documents are those that describe the API.
 	documents documents
 	chunks    sync.Pool // of *[chunkSize]byte
-	room      *room
+	resources *resources
 	arrivals  arrivals
 	// draining is closed when the server is about to stop.
 	draining chan struct{}
@@ -202,12 +198,14 @@ func New(o Options) *API {
 		o.MaxImportBytes = defaultMaxImport
 	}
 	o.StreamsPerKey, o.Streams = cmp.Or(o.StreamsPerKey, DefaultStreamsPerKey), cmp.Or(o.Streams, DefaultStreams)
-	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), guesses: auth.NewGuesses(badSecrets), draining: make(chan struct{}), room: newRoom(), arrivals: arrivals{all: map[*arrival]struct{}{}}}
+	a := &API{Options: o, mint: ident.NewMinter(o.Clock.Now), draining: make(chan struct{}), resources: newResources(), arrivals: arrivals{all: map[*arrival]struct{}{}}}
 	a.chunks.New = func() any { return new([chunkSize]byte) }
 	if a.Tail == nil {
 		a.Tail = tail.New(o.Store)
 	}
-	a.streams, a.pageWork = newStreams(a), work.Command
+	a.streams = newStreams(a)
+	a.handlers, a.guard = newHandlers(&a.Options), newGuard(&a.Options)
+	a.faults, a.forward = newFaultLog(&a.Options, a.mint), newForwarder(&a.Options)
 	a.metrics = newMetrics(a)
 	a.data = a.router(dataSite)
 	a.control = a.router(controlSite)
@@ -246,7 +244,7 @@ func (a *API) Public() http.Handler {
 	served := crossOrigin.Handler(compressed(http.HandlerFunc(a.dispatch)))
 	return a.observed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil {
-			callOf(r).showLimit(w) // a browser asks before it sends what counts
+			a.guard.showLimit(callOf(r), w) // a browser asks before it sends what counts
 		}
 		served.ServeHTTP(w, r)
 	}))
@@ -268,12 +266,12 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r)
 	if strings.HasPrefix(r.URL.Path, "/internal/") {
 		err := j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
-		c.limitRefused(w, err)
+		c.api.guard.limitRefused(c, w, err)
 		c.fail(w, err)
 		return
 	}
 	if err := a.resolveHost(c, r.Host); err != nil {
-		c.limitRefused(w, err)
+		c.api.guard.limitRefused(c, w, err)
 		c.fail(w, err)
 		return
 	}

@@ -17,59 +17,64 @@ import (
 	"j17/internal/plane/control"
 )
 
+// backupHandlers administer backups.
+type backupHandlers struct {
+	backups *backup.Service
+}
+
 // backupRows are the backups of an environment.
-func backupRows() []route {
+func (a *API) backupRows() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
-		{0, get, "backups", operator, inspect, "", (*call).listBackups, operation{
+		{0, get, "backups", operator, inspect, "", a.backups.listBackups, operation{
 			id: "listBackups", about: "The backups of the environment, the newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
-		{0, post, "backups", operator, operate, "backup.create", (*call).createBackup, operation{
+		{0, post, "backups", operator, operate, "backup.create", a.backups.createBackup, operation{
 			id: "createBackup", about: "Make a backup of the environment", body: wire.NewBackup{}, optional: true,
 			accepted: wire.BackupShown{},
 		}},
-		{0, get, "backups/{backup}", operator, inspect, "", (*call).getBackup, operation{
+		{0, get, "backups/{backup}", operator, inspect, "", a.backups.getBackup, operation{
 			id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{},
 		}},
-		{0, remove, "backups/{backup}", operator, operate, "backup.delete", (*call).deleteBackup, operation{
+		{0, remove, "backups/{backup}", operator, operate, "backup.delete", a.backups.deleteBackup, operation{
 			id: "deleteBackup", about: "Remove a backup, or cancel it",
 		}},
 	}
 }
 
 // backupRoutes are the backups of the whole server, and the settings.
-func backupRoutes() []route {
+func (a *API) backupRoutes() []route {
 	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer}, need{control.RightOperate, instance}
 	const settings = "/api/instances/{id}/backup_settings"
 	return []route{
-		{controlSite, get, "/api/backups", operator, inspect, "", (*call).listBackups, operation{
+		{controlSite, get, "/api/backups", operator, inspect, "", a.backups.listBackups, operation{
 			id: "listServerBackups", about: "The backups of the whole server, the newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
-		{controlSite, post, "/api/backups", operator, server, "backup.create", (*call).createBackup, operation{
+		{controlSite, post, "/api/backups", operator, server, "backup.create", a.backups.createBackup, operation{
 			id: "createServerBackup", about: "Make a backup of the whole server", body: wire.NewBackup{},
 			optional: true, accepted: wire.BackupShown{},
 		}},
-		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", (*call).getBackup, operation{
+		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", a.backups.getBackup, operation{
 			id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{},
 		}},
-		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", (*call).deleteBackup, operation{
+		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", a.backups.deleteBackup, operation{
 			id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it",
 		}},
-		{controlSite, get, "/api/backup_settings", operator, server, "", (*call).getBackupSettings, operation{
+		{controlSite, get, "/api/backup_settings", operator, server, "", a.backups.getBackupSettings, operation{
 			id: "getServerBackupSettings", about: "How backups of the whole server are made and kept",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", (*call).changeBackupSettings, operation{
+		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", a.backups.changeBackupSettings, operation{
 			id: "changeServerBackupSettings", about: "Change how backups of the whole server are made and kept",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", (*call).getBackupSettings), operation{
+		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", a.backups.getBackupSettings), operation{
 			id: "getBackupSettings", about: "How backups of an instance are made and kept",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", (*call).changeBackupSettings), operation{
+		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", a.backups.changeBackupSettings), operation{
 			id: "changeBackupSettings", about: "Change how backups of an instance are made and kept",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
@@ -77,7 +82,7 @@ func backupRoutes() []route {
 }
 
 // backupsOf is the tenant whose backups a request is about.
-func (c *call) backupsOf() j17.Tenant {
+func (*backupHandlers) backupsOf(c *call) j17.Tenant {
 	if c.instance == "" {
 		return j17.System
 	}
@@ -85,9 +90,9 @@ func (c *call) backupsOf() j17.Tenant {
 }
 
 // listBackups is GET backups and GET /api/backups.
-func (c *call) listBackups(w http.ResponseWriter) error {
+func (h *backupHandlers) listBackups(c *call, w http.ResponseWriter) error {
 	l := c.listing()
-	all, err := c.api.Backups.List(c.request.Context(), c.backupsOf(), l.offset, l.limit+1)
+	all, err := h.backups.List(c.request.Context(), h.backupsOf(c), l.offset, l.limit+1)
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,7 @@ func (c *call) listBackups(w http.ResponseWriter) error {
 }
 
 // createBackup is POST backups and POST /api/backups.
-func (c *call) createBackup(w http.ResponseWriter) error {
+func (h *backupHandlers) createBackup(c *call, w http.ResponseWriter) error {
 	var body wire.NewBackup
 	if err := c.decodeOptional(w, &body); err != nil {
 		return err
@@ -108,7 +113,7 @@ func (c *call) createBackup(w http.ResponseWriter) error {
 	if kind != "" && kind != repository.Full && kind != repository.Incremental {
 		return j17.Errorf(j17.CodeInvalidField, "'kind' must be \"full\" or \"incremental\", or be left out").At("kind")
 	}
-	b, err := c.api.Backups.Create(context.WithoutCancel(c.actorContext()), c.backupsOf(), kind)
+	b, err := h.backups.Create(context.WithoutCancel(c.actorContext()), h.backupsOf(c), kind)
 	if err != nil {
 		return err
 	}
@@ -116,8 +121,8 @@ func (c *call) createBackup(w http.ResponseWriter) error {
 }
 
 // getBackup is GET backups/{backup} and GET /api/backups/{backup}.
-func (c *call) getBackup(w http.ResponseWriter) error {
-	b, err := c.api.Backups.Get(c.request.Context(), c.backupsOf(), c.request.PathValue("backup"))
+func (h *backupHandlers) getBackup(c *call, w http.ResponseWriter) error {
+	b, err := h.backups.Get(c.request.Context(), h.backupsOf(c), c.request.PathValue("backup"))
 	if err != nil {
 		return err
 	}
@@ -125,8 +130,8 @@ func (c *call) getBackup(w http.ResponseWriter) error {
 }
 
 // deleteBackup is DELETE backups/{backup} and DELETE /api/backups/{backup}.
-func (c *call) deleteBackup(w http.ResponseWriter) error {
-	if err := c.api.Backups.Delete(c.actorContext(), c.backupsOf(), c.request.PathValue("backup")); err != nil {
+func (h *backupHandlers) deleteBackup(c *call, w http.ResponseWriter) error {
+	if err := h.backups.Delete(c.actorContext(), h.backupsOf(c), c.request.PathValue("backup")); err != nil {
 		return err
 	}
 	return c.answer(w, http.StatusOK, nil)
@@ -170,8 +175,8 @@ func backupShape(b *backup.Backup) wire.Backup {
 }
 
 // getBackupSettings is GET /api/instances/{id}/backup_settings and GET /api/backup_settings.
-func (c *call) getBackupSettings(w http.ResponseWriter) error {
-	set, err := c.api.Backups.Settings(c.request.Context(), c.instance)
+func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error {
+	set, err := h.backups.Settings(c.request.Context(), c.instance)
 	if err != nil {
 		return err
 	}
@@ -180,7 +185,7 @@ func (c *call) getBackupSettings(w http.ResponseWriter) error {
 
 // changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
 // try=true nothing is changed where no backup could be written.
-func (c *call) changeBackupSettings(w http.ResponseWriter) error {
+func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) error {
 	var body wire.BackupSettingsChange
 	given, err := c.decodeGiven(w, &body)
 	if err != nil {
@@ -219,12 +224,12 @@ func (c *call) changeBackupSettings(w http.ResponseWriter) error {
 			}
 		}
 	}
-	if c.isSet("try") {
-		if err := c.api.Backups.Try(c.request.Context(), c.instance, amend); err != nil {
+	if c.query.isSet("try") {
+		if err := h.backups.Try(c.request.Context(), c.instance, amend); err != nil {
 			return err
 		}
 	}
-	set, err := c.api.Backups.Change(context.WithoutCancel(c.actorContext()), c.instance, amend)
+	set, err := h.backups.Change(context.WithoutCancel(c.actorContext()), c.instance, amend)
 	if err != nil {
 		return err
 	}

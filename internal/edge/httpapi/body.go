@@ -79,7 +79,7 @@ func (c *call) text(w http.ResponseWriter, limit int64) (string, error) {
 	for {
 		n, err := from.Read(chunk[:])
 		if body.Len() <= unaccounted && body.Len()+n > unaccounted {
-			if err := c.take(c.api.room.bodies, size, "such a body"); err != nil {
+			if err := c.take(c.api.resources.bodies, size, "such a body"); err != nil {
 				return "", err
 			}
 		}

@@ -30,7 +30,8 @@ type call struct {
 	tenant    j17.Tenant
 	principal j17.Principal
 	// query has the parameters of the route, further those of what it reads.
-	query, further map[string]string
+	query   query
+	further map[string]string
 	// actor is who the headnode asks for, where a node asks.
 	actor control.Actor
 
@@ -150,7 +151,7 @@ func (a *API) finish(c *call, took time.Duration) {
 	a.metrics.observe(c, took)
 	if a.Logger.Enabled(c.request.Context(), slog.LevelDebug) {
 		a.Logger.LogAttrs(c.request.Context(), slog.LevelDebug, "request",
-			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.loggedPath())),
+			slog.String("method", a.Registry.Faults.Redact(c.request.Method)), slog.String("host", a.Registry.Faults.Redact(c.request.Host)), slog.String("path", a.Registry.Faults.Redact(c.api.faults.loggedPath(c))),
 			slog.Int("status", c.status), slog.Int64("bytes", c.bytes), slog.Duration("duration", took),
 			slog.String("request_id", c.requestID), slog.String("correlation_id", c.correlationID), slog.String("principal", c.principal.ID))
 	}

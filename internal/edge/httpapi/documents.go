@@ -125,7 +125,7 @@ func openAPI(d Document) handler {
 const corePagesPath = "/llms-core.txt"
 
 // corePages is GET /llms-core.txt. The text is part of the program.
-func (c *call) corePages(w http.ResponseWriter) error {
+func (*serverHandlers) corePages(c *call, w http.ResponseWriter) error {
 	doc, err := c.api.documents.of(c.request.Context(), corePagesPath, func() ([]byte, error) {
 		library, err := docs.Load()
 		if err != nil {

@@ -17,11 +17,11 @@ import (
 const maxTriedBytes = 8 << 20
 
 // tryWrite answers what a command would do, as far as it could be read.
-func (c *call) tryWrite(w http.ResponseWriter, cmd *engine.Command, err error) error {
+func (h *writeHandlers) tryWrite(c *call, w http.ResponseWriter, cmd *engine.Command, err error) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.outlook(cmd)
+	o, err := h.outlook(c, cmd)
 	if err != nil {
 		return err
 	}
@@ -40,9 +40,9 @@ func (c *call) tryWrite(w http.ResponseWriter, cmd *engine.Command, err error) e
 
 // outlook returns what a command would do, for which there is room among the replies. What is found while there is none is let go of, and found
 // anew.
-func (c *call) outlook(cmd *engine.Command) (*engine.Outlook, error) {
+func (h *writeHandlers) outlook(c *call, cmd *engine.Command) (*engine.Outlook, error) {
 	for waited := false; ; waited = true {
-		o, err := c.api.Engine.DryRun(c.request.Context(), cmd)
+		o, err := h.engine.DryRun(c.request.Context(), cmd)
 		if err != nil {
 			return nil, err
 		}
@@ -55,10 +55,10 @@ func (c *call) outlook(cmd *engine.Command) (*engine.Outlook, error) {
 		for i := range o.States {
 			size += int64(len(o.States[i].JSON))
 		}
-		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
 			return o, nil
 		}
-		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +84,7 @@ func (t *tried) refuse(c *call, refusals []error) {
 			Status: problemOf(e.Code).status, Code: e.Code, Error: e.Message, Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex,
 			Details: e.Details, Errors: e.Errors,
 		}
-		t.Refusals = append(t.Refusals, c.redacted(&r, func() any {
+		t.Refusals = append(t.Refusals, c.api.faults.redacted(&r, func() any {
 			r.Details, r.Errors = nil, nil
 			return &r
 		}))

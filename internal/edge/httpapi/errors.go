@@ -1,20 +1,14 @@
 package httpapi
 
 import (
-	"context"
-	"errors"
 	"io"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	"j17"
 	"j17/internal/base/clock"
-	"j17/internal/base/ident"
-	"j17/internal/base/wire"
 	"j17/internal/plane/auth"
 )
 
@@ -188,47 +182,6 @@ func (c *call) drain(w http.ResponseWriter) {
 	_, _ = io.CopyN(io.Discard, c.request.Body, maxDrained)
 }
 
-// problem returns what is said of an error that ends a call, and logs and records it if the fault is the server's.
-func (c *call) problem(err error) (*j17.Error, *wire.Problem) {
-	// What is no public error becomes one.
-	e, ok := errors.AsType[*j17.Error](err)
-	switch {
-	case ok:
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = j17.Errorf(j17.CodeUnavailable, "The request was given up before it was answered. Try again.")
-	default:
-		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(err)
-	}
-	if e.Code == j17.CodeNoSpec && c.api.Restoring != nil && c.api.Restoring(c.tenant) {
-		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
-	}
-	c.failure = e
-	p := problemOf(e.Code)
-	body := &wire.Problem{
-		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
-		Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex, Details: e.Details, Errors: e.Errors,
-	}
-	if p.status < http.StatusInternalServerError || passes(e.Code) {
-		return e, body
-	}
-
-	body.ErrorID = c.api.mint.Handle(ident.ErrorPrefix)
-	path := c.keptPath()
-	level := slog.LevelError
-	if p.status == http.StatusServiceUnavailable {
-		level = slog.LevelDebug // the state of the server, which it has logged when it came about
-	}
-	c.api.Logger.LogAttrs(c.request.Context(), level, "request failed",
-		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
-		slog.String("method", c.request.Method), slog.String("path", c.api.Registry.Faults.Redact(path)), slog.String("error", c.api.Registry.Faults.Redact(j17.Record(err))))
-	stack := e.Stack()
-	if stack == "" {
-		stack = string(debug.Stack())
-	}
-	c.reportFault(body.ErrorID, path, e, err, stack)
-	return e, body
-}
-
 // passes reports whether an error means that nothing is wrong: whoever comes again gets an answer.
 func passes(code j17.Code) bool {
 	return code == j17.CodeBusy || code == j17.CodeStateNotReady || code == j17.CodeIndexNotReady || code == j17.CodeTooManyStreams
@@ -236,9 +189,9 @@ func passes(code j17.Code) bool {
 
 // fail answers with an error and logs it if the fault is the server's.
 func (c *call) fail(w http.ResponseWriter, err error) {
-	e, body := c.problem(err)
+	e, body := c.api.faults.problem(c, err)
 	if e.Code == j17.CodePayloadTooLarge {
-		c.api.refusals.note(c, e)
+		c.api.guard.refusals.note(c, e)
 		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
 		c.release()                                          // what is drained is kept nowhere
 		defer c.drain(w)
@@ -257,26 +210,9 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		}
 	}
 
-	raw := c.redactedProblem(body)
+	raw := c.api.faults.redactedProblem(body)
 	h.Del("Etag")
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	c.write(w, body.Status, raw)
-}
-
-func (c *call) redactedProblem(body *wire.Problem) []byte {
-	return c.redacted(body, func() any {
-		body.Details, body.Errors = nil, nil
-		return body
-	})
-}
-
-// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns the same without
-// them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
-func (c *call) redacted(body any, less func() any) []byte {
-	raw, err := marshal(body)
-	if err != nil {
-		raw, _ = marshal(less()) // strings and numbers only
-	}
-	return []byte(c.api.Registry.Faults.Redact(string(raw)))
 }

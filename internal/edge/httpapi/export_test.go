@@ -125,13 +125,13 @@ func (rt *router) described(r *http.Request) string {
 func (a *API) SetTaken(taken func(net.Conn) (uint64, bool)) { a.streams.taken = taken }
 
 // SetPageWork says what a page of the feed may cost.
-func (a *API) SetPageWork(units int64) { a.pageWork = units }
+func (a *API) SetPageWork(units int64) { a.feeds.pageWork = units }
 
 // Turns are those that heavy requests take.
-func (a *API) Turns() *work.Pool { return a.room.turns }
+func (a *API) Turns() *work.Pool { return a.resources.turns }
 
 // HoldTurns takes all turns on processors that an environment may have, and returns what gives them back.
 func (a *API) HoldTurns(tenant string) (give func()) {
-	n, _ := a.room.turns.TryTake(tenant, 1<<30)
-	return func() { a.room.turns.Give(tenant, n) }
+	n, _ := a.resources.turns.TryTake(tenant, 1<<30)
+	return func() { a.resources.turns.Give(tenant, n) }
 }

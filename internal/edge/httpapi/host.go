@@ -54,7 +54,7 @@ func (a *API) resolveHost(c *call, host string) error {
 		return j17.Errorf(j17.CodeNotFound, "There is no instance of that name on this server")
 	}
 	c.target(instance.ID, env)
-	return c.onThisNode(instance)
+	return c.api.guard.onThisNode(c, instance)
 }
 
 // aboutServer reports whether a path asks about the server and not about an instance.
@@ -64,7 +64,7 @@ func aboutServer(path string) bool { return path == "/" || path == "/livez" || p
 func (c *call) target(instance string, env j17.Environment) {
 	c.instance, c.env = instance, env
 	c.tenant = j17.TenantOf(instance, env)
-	c.slot.Open(c.api.room.turns, string(c.tenant))
+	c.slot.Open(c.api.resources.turns, string(c.tenant))
 }
 
 // hostOf is the name of the host of an environment.

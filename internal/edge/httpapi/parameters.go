@@ -416,11 +416,12 @@ func safe(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// The readers of parameters: readParameters has seen to it that they are what the table says.
+// query has the values of parameters, which readParameters has found to be what the table says.
+type query map[string]string
 
 // number returns a whole number, and what it is without the parameter.
-func (c *call) number(name string, fallback int) int {
-	v, ok := c.query[name]
+func (q query) number(name string, fallback int) int {
+	v, ok := q[name]
 	if !ok {
 		return fallback
 	}
@@ -429,8 +430,8 @@ func (c *call) number(name string, fallback int) int {
 }
 
 // isSet returns whether a flag is true.
-func (c *call) isSet(name string) bool {
-	v, ok := c.query[name]
+func (q query) isSet(name string) bool {
+	v, ok := q[name]
 	return ok && v != "false" && v != "0"
 }
 
@@ -445,14 +446,14 @@ func (c *call) moment(name string) *int64 {
 }
 
 // streamID returns the position of an event, the zero one without the parameter.
-func (c *call) streamID(name string) j17.StreamID {
-	id, _ := j17.ParsePosition(c.query[name]) // checked
+func (q query) streamID(name string) j17.StreamID {
+	id, _ := j17.ParsePosition(q[name]) // checked
 	return id
 }
 
 // duration returns a duration, and what it is without the parameter.
-func (c *call) duration(name string, fallback time.Duration) time.Duration {
-	v, ok := c.query[name]
+func (q query) duration(name string, fallback time.Duration) time.Duration {
+	v, ok := q[name]
 	if !ok {
 		return fallback
 	}
@@ -461,8 +462,8 @@ func (c *call) duration(name string, fallback time.Duration) time.Duration {
 }
 
 // day returns a time, the zero one without the parameter.
-func (c *call) day(name string) time.Time {
-	t, _ := dayOf(c.query[name]) // checked
+func (q query) day(name string) time.Time {
+	t, _ := dayOf(q[name]) // checked
 	return t
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,9 +14,16 @@ import (
 	"j17"
 	"j17/internal/base/geo"
 	"j17/internal/base/value"
+	"j17/internal/core/engine"
 	"j17/internal/derived/place"
 	"j17/internal/plane/auth"
 )
+
+// placeHandlers find aggregates by where they are.
+type placeHandlers struct {
+	engine *engine.Engine
+	places *place.Service
+}
 
 // typeGeo is the media type of GeoJSON.
 const typeGeo = "application/geo+json"
@@ -50,12 +58,12 @@ func rowsOfPlaces() []parameter {
 }
 
 // nearby is GET /{type}/nearby: what is around a point, nearest first.
-func (c *call) nearby(w http.ResponseWriter) error {
-	return c.places(w, around(), c.askAround)
+func (h *placeHandlers) nearby(c *call, w http.ResponseWriter) error {
+	return h.answer(c, w, around(), h.askAround)
 }
 
-func (c *call) askAround(a *place.Ask) error {
-	center, err := c.point()
+func (h *placeHandlers) askAround(c *call, a *place.Ask) error {
+	center, err := h.point(c)
 	a.Near = &place.Near{Center: center, Radius: math.Inf(1)}
 	if radius, ok := c.query["radius"]; ok {
 		a.Near.Radius, _ = decimal(radius) // checked
@@ -64,12 +72,12 @@ func (c *call) askAround(a *place.Ask) error {
 }
 
 // containing is GET /{type}/containing: the areas that have a point.
-func (c *call) containing(w http.ResponseWriter) error {
-	return c.places(w, having(), c.askHaving)
+func (h *placeHandlers) containing(c *call, w http.ResponseWriter) error {
+	return h.answer(c, w, having(), h.askHaving)
 }
 
-func (c *call) askHaving(a *place.Ask) error {
-	p, err := c.point()
+func (h *placeHandlers) askHaving(c *call, a *place.Ask) error {
+	p, err := h.point(c)
 	a.Having = &p
 	return err
 }
@@ -78,13 +86,13 @@ func (c *call) askHaving(a *place.Ask) error {
 const withinPath = "/{type}/within"
 
 // within is GET /{type}/within: the points in an area.
-func (c *call) within(w http.ResponseWriter) error {
-	return c.places(w, inside(), c.askInside)
+func (h *placeHandlers) within(c *call, w http.ResponseWriter) error {
+	return h.answer(c, w, inside(), h.askInside)
 }
 
 // withinArea is POST /{type}/within: the same of an area that the body has, which may be too long for a URL.
-func (c *call) withinArea(w http.ResponseWriter) error {
-	return c.places(w, rowsOfPlaces(), func(a *place.Ask) error { return c.readArea(w, a) })
+func (h *placeHandlers) withinArea(c *call, w http.ResponseWriter) error {
+	return h.answer(c, w, rowsOfPlaces(), func(c *call, a *place.Ask) error { return h.readArea(c, w, a) })
 }
 
 // maxAreaBody bounds the body that has an area. One of as many vertices as there may be has some 400 KiB where each stands in a line of its own
@@ -92,7 +100,7 @@ func (c *call) withinArea(w http.ResponseWriter) error {
 const maxAreaBody = 2 << 20
 
 // readArea reads the area of the body: GeoJSON, which may be a feature.
-func (c *call) readArea(w http.ResponseWriter, a *place.Ask) error {
+func (*placeHandlers) readArea(c *call, w http.ResponseWriter, a *place.Ask) error {
 	raw, err := c.readBodyOf(w, maxAreaBody, typeJSON, typeGeo)
 	if err != nil {
 		return err
@@ -128,7 +136,7 @@ func (c *call) readArea(w http.ResponseWriter, a *place.Ask) error {
 	return err
 }
 
-func (c *call) askInside(a *place.Ask) error {
+func (*placeHandlers) askInside(c *call, a *place.Ask) error {
 	box, isBox := c.query["box"]
 	polygon, isPolygon := c.query["polygon"]
 	var err error
@@ -148,7 +156,7 @@ func (c *call) askInside(a *place.Ask) error {
 }
 
 // point returns the point that a query names.
-func (c *call) point() (geo.Point, error) {
+func (*placeHandlers) point(c *call) (geo.Point, error) {
 	for _, name := range []string{"lat", "lng"} {
 		if _, ok := c.query[name]; !ok {
 			return geo.Point{}, j17.Errorf(j17.CodeInvalidParameter, "'%s' is missing: a point has 'lat' and 'lng', in degrees", name).At(name)
@@ -216,61 +224,61 @@ func readPolygon(v string) (geo.Area, error) {
 	return shape, nil
 }
 
-// places answers a question about places.
-func (c *call) places(w http.ResponseWriter, takes []parameter, read func(*place.Ask) error) error {
+// answer answers a question about places.
+func (h *placeHandlers) answer(c *call, w http.ResponseWriter, takes []parameter, read func(*call, *place.Ask) error) error {
 	r := c.request
-	a := &place.Ask{Type: r.PathValue("type"), Count: c.number("count", defaultCount), Start: c.query["start"]}
-	if word := c.placeWord(); c.isSingleton(word) {
+	a := &place.Ask{Type: r.PathValue("type"), Count: c.query.number("count", defaultCount), Start: c.query["start"]}
+	if word := h.placeWord(c); h.isSingleton(c, word) {
 		r.SetPathValue("id", word)
-		return c.unplaced(w)
+		return h.unplaced(c, w)
 	}
 	for name := range c.further {
 		return unknownParameter(name, takes)
 	}
 
 	// What is found, and its states.
-	if err := read(a); err != nil {
+	if err := read(c, a); err != nil {
 		return err
 	}
 	_, said := c.query["data"]
-	a.Bare = said && !c.isSet("data")
-	page, err := c.found(a)
+	a.Bare = said && !c.query.isSet("data")
+	page, err := h.found(c, a)
 	if err != nil {
 		return err
 	}
 	w.Header().Add("Vary", "Accept")
 	if accepts(r.Header, typeGeo) {
-		return c.features(w, a, page)
+		return h.features(c, w, a, page)
 	}
 	b := append(make([]byte, 0, sizeOfPlaces(page)), `{"ok":true,"rows":[`...)
 	for i := range page.Rows {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = c.appendPlace(b, a, &page.Rows[i]); err != nil {
+		if b, err = h.appendPlace(c, b, a, &page.Rows[i]); err != nil {
 			return err
 		}
 	}
-	return c.pageOfPlaces(w, append(b, ']'), page, typeJSON)
+	return h.pageOfPlaces(c, w, append(b, ']'), page, typeJSON)
 }
 
 // placeWord is the word for places at which a path ends.
-func (c *call) placeWord() string {
+func (*placeHandlers) placeWord(c *call) string {
 	return c.request.URL.Path[strings.LastIndexByte(c.request.URL.Path, '/')+1:]
 }
 
 // isSingleton reports whether a word for places is that of a singleton, of a spec that has no places: an aggregate like any other.
-func (c *call) isSingleton(word string) bool {
-	sp := c.api.Engine.Spec(c.tenant)
+func (h *placeHandlers) isSingleton(c *call, word string) bool {
+	sp := h.engine.Spec(c.tenant)
 	return sp != nil && sp.IDs.IsSingleton(word)
 }
 
 // unplaced answers as if the path had no word for places: with the state, or where events are written, which takes a key that may.
-func (c *call) unplaced(w http.ResponseWriter) error {
+func (*placeHandlers) unplaced(c *call, w http.ResponseWriter) error {
 	c.query, c.further = nil, nil
-	takes, do := moments(), (*call).aggregate
+	takes, do := moments(), c.api.reads.aggregate
 	if c.request.Method == post {
-		takes, do = tryable(), (*call).postBatch
+		takes, do = tryable(), c.api.writes.postBatch
 		if err := auth.Authorize(c.principal, c.instance, c.env, j17.ScopeWrite); err != nil {
 			return err
 		}
@@ -282,19 +290,19 @@ func (c *call) unplaced(w http.ResponseWriter) error {
 }
 
 // found reads a page for which there is room among the replies.
-func (c *call) found(a *place.Ask) (*place.Page, error) {
+func (h *placeHandlers) found(c *call, a *place.Ask) (*place.Page, error) {
 	for waited := false; ; waited = true {
-		page, err := c.api.Places.Page(c.request.Context(), c.tenant, a)
+		page, err := h.places.Page(c.request.Context(), c.tenant, a)
 		c.slot.Give() // what follows takes as long as the client likes
 		if err != nil {
 			return nil, err
 		}
 		size := int64(sizeOfPlaces(page))
-		if waited || size <= unaccounted || c.tryTake(c.api.room.replies, size) {
+		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
 			return page, nil
 		}
 		page = nil // or it would be in memory while it waits
-		if err := c.take(c.api.room.replies, size, "such a reply"); err != nil {
+		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
 			return page, err
 		}
 	}
@@ -315,7 +323,7 @@ func sizeOfPlaces(page *place.Page) int {
 }
 
 // pageOfPlaces adds to a page where the next one starts and its position, and answers with it.
-func (c *call) pageOfPlaces(w http.ResponseWriter, b []byte, page *place.Page, media string) error {
+func (*placeHandlers) pageOfPlaces(c *call, w http.ResponseWriter, b []byte, page *place.Page, media string) error {
 	b = append(b, `,"next":`...)
 	if page.Next == "" {
 		b = append(b, "null"...)
@@ -338,7 +346,7 @@ func (c *call) pageOfPlaces(w http.ResponseWriter, b []byte, page *place.Page, m
 }
 
 // appendPlace appends a row.
-func (c *call) appendPlace(b []byte, a *place.Ask, row *place.Row) ([]byte, error) {
+func (h *placeHandlers) appendPlace(c *call, b []byte, a *place.Ask, row *place.Row) ([]byte, error) {
 	b = value.AppendString(append(b, `{"id":`...), row.ID)
 	b = appendNames(b, row.Names)
 	if a.Near != nil {
@@ -352,7 +360,7 @@ func (c *call) appendPlace(b []byte, a *place.Ask, row *place.Row) ([]byte, erro
 		b = append(b, `,"properties":`...)
 		b = appendProperties(b, row)
 	}
-	b, err := c.appendStateOf(b, a, row)
+	b, err := h.appendStateOf(c, b, a, row)
 	return append(b, '}'), err
 }
 
@@ -365,7 +373,7 @@ func appendProperties(b []byte, row *place.Row) []byte {
 }
 
 // appendStateOf appends the state of a row, or why it has none.
-func (c *call) appendStateOf(b []byte, a *place.Ask, row *place.Row) ([]byte, error) {
+func (*placeHandlers) appendStateOf(c *call, b []byte, a *place.Ask, row *place.Row) ([]byte, error) {
 	switch {
 	case a.Bare:
 		return b, nil
@@ -388,7 +396,7 @@ func appendLocation(b []byte, p geo.Point) []byte {
 }
 
 // features answers with a FeatureCollection, which maps show as it is.
-func (c *call) features(w http.ResponseWriter, a *place.Ask, page *place.Page) error {
+func (h *placeHandlers) features(c *call, w http.ResponseWriter, a *place.Ask, page *place.Page) error {
 	b := append(make([]byte, 0, sizeOfPlaces(page)), `{"type":"FeatureCollection","features":[`...)
 	var err error
 	for i := range page.Rows {
@@ -406,12 +414,12 @@ func (c *call) features(w http.ResponseWriter, a *place.Ask, page *place.Page) e
 		if !row.Properties.IsMissing() {
 			b = row.Properties.AppendJSON(append(b, `,"properties":`...))
 		}
-		if b, err = c.appendStateOf(b, a, row); err != nil {
+		if b, err = h.appendStateOf(c, b, a, row); err != nil {
 			return err
 		}
 		b = append(b, "}}"...)
 	}
-	return c.pageOfPlaces(w, append(b, ']'), page, typeGeo)
+	return h.pageOfPlaces(c, w, append(b, ']'), page, typeGeo)
 }
 
 // appendGeometry appends where a row is as GeoJSON.
@@ -448,4 +456,36 @@ func appendGeometry(b []byte, row *place.Row) []byte {
 func appendGeoPosition(b []byte, p geo.Point) []byte {
 	b = appendNumber(append(b, '['), p.Lng)
 	return append(appendNumber(append(b, ','), p.Lat), ']')
+}
+
+// stream answers with what a question about places finds, as it comes, changes and goes.
+func (h *placeHandlers) stream(read func(*call, *place.Ask) error) handler {
+	return func(c *call, w http.ResponseWriter) error {
+		a := &place.Ask{Type: c.request.PathValue("type"), Count: maxLiveRows, Longer: longerLooks}
+		if err := read(c, a); err != nil {
+			return err
+		}
+		_, said := c.query["data"]
+		a.Bare = said && !c.query.isSet("data")
+		return c.api.streams.follow(c, w, newLiveRows(c, "Ask for a smaller radius or area.", func(ctx context.Context) (*liveState, error) {
+			page, err := h.places.Page(ctx, c.tenant, a)
+			if err != nil {
+				return nil, err
+			}
+			raws := make([][]byte, len(page.Rows))
+			l := &liveList{whole: page.Next == "", early: page.Early, data: func(n int) ([][]byte, error) { return [][]byte{raws[n]}, nil }}
+			for i := range page.Rows {
+				if raws[i], err = h.appendPlace(c, nil, a, &page.Rows[i]); err != nil {
+					return nil, err
+				}
+				l.add(page.Rows[i].ID, page.Rows[i].Geo, raws[i])
+			}
+			return &liveState{at: page.Position, types: []string{a.Type}, list: l}, nil
+		}))
+	}
+}
+
+// streamedPlaces are the parameters of a live question about places.
+func streamedPlaces(of []parameter) []parameter {
+	return streamed(slices.DeleteFunc(of, func(p parameter) bool { return p.name == "count" || p.name == "start" })...)
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,36 +15,43 @@ import (
 	"j17/internal/plane/control"
 )
 
+// proofHandlers prove that events are those that were stored.
+type proofHandlers struct {
+	engine *engine.Engine
+	logs   *envlog.Service
+	store  Storage
+}
+
 // proofRoutes prove that events are those that were stored.
-func proofRoutes() []route {
+func (a *API) proofRoutes() []route {
 	return []route{
-		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", (*call).streamRoot, operation{
+		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", a.proofs.streamRoot, operation{
 			id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, alike: true,
 		}},
-		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", (*call).streamProof, operation{
+		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", a.proofs.streamProof, operation{
 			id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
 			alike: true,
 		}},
-		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", (*call).verifyChain, operation{
+		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", a.proofs.verifyChain, operation{
 			id: "verifyChain", about: "Whether the chain over the events of an aggregate holds",
 			gives: wire.ChainCheck{}, alike: true,
 		}},
-		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", (*call).verifyProofOfStream, operation{
+		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", a.proofs.verifyProofOfStream, operation{
 			id: "verifyMerkleProof", about: "Whether a proof holds", body: wire.InclusionCheck{},
 			gives: wire.Validity{}, alike: true,
 		}},
-		{dataSite, get, "/_audit/checkpoint", read, need{}, "", (*call).logCheckpoint, operation{
+		{dataSite, get, "/_audit/checkpoint", read, need{}, "", a.proofs.logCheckpoint, operation{
 			id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText},
 		}},
-		{dataSite, get, "/_audit/keys", read, need{}, "", (*call).logKeys, operation{
+		{dataSite, get, "/_audit/keys", read, need{}, "", a.proofs.logKeys, operation{
 			id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{},
 		}},
-		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", (*call).logInclusion, operation{
+		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", a.proofs.logInclusion, operation{
 			id: "getInclusionProof", about: "The proof that the environment's log has an event", query: included(),
 			gives: wire.InclusionProof{},
 		}},
-		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", (*call).logConsistency, operation{
+		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", a.proofs.logConsistency, operation{
 			id: "getConsistencyProof", about: "The proof that the environment's log has only grown",
 			query: consistent(), gives: wire.ConsistencyProof{},
 		}},
@@ -53,30 +59,30 @@ func proofRoutes() []route {
 }
 
 // proofRows are those of the administration of an environment.
-func proofRows() []route {
+func (a *API) proofRows() []route {
 	audit := need{control.RightAudit, instance}
 	return []route{
-		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", (*call).streamRoot, operation{
+		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", a.proofs.streamRoot, operation{
 			id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, tagged: true,
 		}},
-		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", (*call).streamProof, operation{
+		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", a.proofs.streamProof, operation{
 			id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
 			tagged: true,
 		}},
-		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", (*call).verifyChain, operation{
+		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", a.proofs.verifyChain, operation{
 			id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds",
 			gives: wire.ChainCheck{}, tagged: true,
 		}},
-		{0, post, "audit/merkle-verify", operator, audit, "", (*call).verifyProof, operation{
+		{0, post, "audit/merkle-verify", operator, audit, "", a.proofs.verifyProof, operation{
 			id: "verifyMerkleProofOf", about: "Whether a proof holds", body: wire.InclusionCheck{},
 			gives: wire.Validity{},
 		}},
 		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
-		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", (*call).logKeys, operation{
+		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", a.proofs.logKeys, operation{
 			id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
 		}},
-		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", (*call).rotateLogKey, operation{
+		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", a.proofs.rotateLogKey, operation{
 			id: "rotateLogKey", about: "Sign the environment's log with a new key", body: struct{}{}, optional: true,
 			gives: wire.LogKeyMade{}, made: true,
 		}},
@@ -104,13 +110,13 @@ func consistent() []parameter {
 }
 
 // streamKey returns the key of the aggregate that the path names, which has events.
-func (c *call) streamKey() (j17.Key, error) {
+func (h *proofHandlers) streamKey(c *call) (j17.Key, error) {
 	ctx, typ, id := c.request.Context(), c.request.PathValue("type"), c.request.PathValue("id")
-	key, err := c.api.Engine.Key(ctx, c.tenant, typ, id)
+	key, err := h.engine.Key(ctx, c.tenant, typ, id)
 	if err != nil {
 		return key, err
 	}
-	heads, err := c.api.Store.Heads(ctx, c.tenant, []j17.Key{key})
+	heads, err := h.store.Heads(ctx, c.tenant, []j17.Key{key})
 	if err != nil {
 		return key, engine.StorageError(err)
 	}
@@ -121,50 +127,50 @@ func (c *call) streamKey() (j17.Key, error) {
 }
 
 // streamRoot is GET audit/merkle-root.
-func (c *call) streamRoot(w http.ResponseWriter) error {
-	of, err := c.wholeStream()
+func (h *proofHandlers) streamRoot(c *call, w http.ResponseWriter) error {
+	of, err := h.wholeStream(c)
 	if err != nil {
 		return err
 	}
 	if of.Bad != nil {
 		return j17.Errorf(j17.CodeCorruption, "The events of this aggregate are damaged: %s. Restore them from a backup.", of.Bad)
 	}
-	return c.proved(w, wire.StreamRoot{Root: hex.EncodeToString(of.Root[:]), Size: of.Length})
+	return h.proved(c, w, wire.StreamRoot{Root: hex.EncodeToString(of.Root[:]), Size: of.Length})
 }
 
 // wholeStream computes the tree and the chain of the aggregate that the path names.
-func (c *call) wholeStream() (envlog.Stream, error) {
-	key, err := c.streamKey()
+func (h *proofHandlers) wholeStream(c *call) (envlog.Stream, error) {
+	key, err := h.streamKey(c)
 	if err != nil {
 		return envlog.Stream{}, err
 	}
-	of, err := c.api.Logs.Stream(c.request.Context(), c.tenant, key)
+	of, err := h.logs.Stream(c.request.Context(), c.tenant, key)
 	return of, engine.StorageError(err)
 }
 
 // streamProof is GET audit/merkle-proof.
-func (c *call) streamProof(w http.ResponseWriter) error {
+func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
 	index, err := strconv.ParseUint(c.request.PathValue("index"), 10, 63)
 	if err != nil {
 		return j17.Errorf(j17.CodeInvalidParameter, "The index of an event in its stream must be a whole number from 0 on").At("index")
 	}
-	key, err := c.streamKey()
+	key, err := h.streamKey(c)
 	if err != nil {
 		return err
 	}
-	p, err := c.api.Logs.StreamProof(c.request.Context(), c.tenant, key, index)
+	p, err := h.logs.StreamProof(c.request.Context(), c.tenant, key, index)
 	if errors.Is(err, envlog.ErrBeyond) {
 		return j17.Errorf(j17.CodeNotFound, "The aggregate does not have so many events; the first one has the index 0").At("index")
 	}
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	return c.proved(w, inclusionShape(&p))
+	return h.proved(c, w, inclusionShape(&p))
 }
 
 // verifyChain is GET audit/verify-chain.
-func (c *call) verifyChain(w http.ResponseWriter) error {
-	of, err := c.wholeStream()
+func (h *proofHandlers) verifyChain(c *call, w http.ResponseWriter) error {
+	of, err := h.wholeStream(c)
 	if err != nil {
 		return err
 	}
@@ -172,19 +178,19 @@ func (c *call) verifyChain(w http.ResponseWriter) error {
 	if of.Bad != nil {
 		shape.Problem = of.Bad.Error()
 	}
-	return c.proved(w, shape)
+	return h.proved(c, w, shape)
 }
 
 // verifyProofOfStream is POST audit/merkle-verify of an aggregate.
-func (c *call) verifyProofOfStream(w http.ResponseWriter) error {
-	if _, err := c.streamKey(); err != nil {
+func (h *proofHandlers) verifyProofOfStream(c *call, w http.ResponseWriter) error {
+	if _, err := h.streamKey(c); err != nil {
 		return err
 	}
-	return c.verifyProof(w)
+	return h.verifyProof(c, w)
 }
 
 // verifyProof is POST audit/merkle-verify: pure arithmetic.
-func (c *call) verifyProof(w http.ResponseWriter) error {
+func (*proofHandlers) verifyProof(c *call, w http.ResponseWriter) error {
 	var body wire.InclusionCheck
 	if err := c.decode(w, &body); err != nil {
 		return err
@@ -220,11 +226,11 @@ func hashOf(name, text string) (hash [sha256.Size]byte, err error) {
 }
 
 // logCheckpoint is GET /_audit/checkpoint.
-func (c *call) logCheckpoint(w http.ResponseWriter) error {
-	if err := c.logReady(); err != nil {
+func (h *proofHandlers) logCheckpoint(c *call, w http.ResponseWriter) error {
+	if err := h.logReady(c); err != nil {
 		return err
 	}
-	signed, err := c.api.Logs.Checkpoint(c.request.Context(), c.tenant)
+	signed, err := h.logs.Checkpoint(c.request.Context(), c.tenant)
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -237,8 +243,8 @@ func (c *call) logCheckpoint(w http.ResponseWriter) error {
 }
 
 // logKeys is GET /_audit/keys.
-func (c *call) logKeys(w http.ResponseWriter) error {
-	keys, err := c.api.Logs.Keys(c.request.Context(), c.tenant)
+func (h *proofHandlers) logKeys(c *call, w http.ResponseWriter) error {
+	keys, err := h.logs.Keys(c.request.Context(), c.tenant)
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -246,17 +252,17 @@ func (c *call) logKeys(w http.ResponseWriter) error {
 	for i, key := range keys {
 		shape.Keys[i] = logKeyShape(key)
 	}
-	return c.proved(w, shape)
+	return h.proved(c, w, shape)
 }
 
 // logInclusion is GET /_audit/proof/inclusion.
-func (c *call) logInclusion(w http.ResponseWriter) error {
+func (h *proofHandlers) logInclusion(c *call, w http.ResponseWriter) error {
 	index, byIndex := c.query["index"]
 	id, byID := c.query["stream_id"]
 	if byIndex == byID {
 		return j17.Errorf(j17.CodeInvalidParameter, "Say which event is to be proved, by 'index' or by 'stream_id', not both").At("index")
 	}
-	if err := c.logReady(); err != nil {
+	if err := h.logReady(c); err != nil {
 		return err
 	}
 
@@ -265,13 +271,13 @@ func (c *call) logInclusion(w http.ResponseWriter) error {
 	var err error
 	if byIndex {
 		n, _ := strconv.ParseUint(index, 10, 63) // checked
-		p, err = c.api.Logs.Include(ctx, c.tenant, n, c.sizeOf("size"))
+		p, err = h.logs.Include(ctx, c.tenant, n, h.sizeOf(c, "size"))
 	} else {
 		at, failed := j17.ParseStreamID(id)
 		if failed != nil {
 			return j17.Errorf(j17.CodeNotFound, "The environment has no event with this stream_id").At("stream_id")
 		}
-		p, err = c.api.Logs.IncludeEvent(ctx, c.tenant, at, c.sizeOf("size"))
+		p, err = h.logs.IncludeEvent(ctx, c.tenant, at, h.sizeOf(c, "size"))
 	}
 	if errors.Is(err, envlog.ErrBeyond) {
 		return j17.Errorf(j17.CodeNotFound, "There is no such event in the log, or not in a tree of that size, or the log is not that large. GET /_audit/checkpoint tells how large it is.")
@@ -279,39 +285,39 @@ func (c *call) logInclusion(w http.ResponseWriter) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	return c.proved(w, inclusionShape(&p))
+	return h.proved(c, w, inclusionShape(&p))
 }
 
 // logConsistency is GET /_audit/proof/consistency.
-func (c *call) logConsistency(w http.ResponseWriter) error {
-	from, to := c.sizeOf("from"), c.sizeOf("to")
+func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
+	from, to := h.sizeOf(c, "from"), h.sizeOf(c, "to")
 	switch {
 	case from == nil:
 		return j17.Errorf(j17.CodeInvalidParameter, "'from' must be given: how many events the smaller tree has").At("from")
 	case to != nil && *from > *to:
 		return j17.Errorf(j17.CodeInvalidParameter, "'from' must not be greater than 'to'").At("from")
 	}
-	if err := c.logReady(); err != nil {
+	if err := h.logReady(c); err != nil {
 		return err
 	}
-	p, err := c.api.Logs.Extend(c.request.Context(), c.tenant, *from, to)
+	p, err := h.logs.Extend(c.request.Context(), c.tenant, *from, to)
 	if errors.Is(err, envlog.ErrBeyond) {
 		return j17.Errorf(j17.CodeNotFound, "The log is not that large. GET /_audit/checkpoint tells how large it is.")
 	}
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	return c.proved(w, wire.ConsistencyProof{
+	return h.proved(c, w, wire.ConsistencyProof{
 		From: p.From, To: p.To, Proof: hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
 	})
 }
 
 // rotateLogKey is POST audit/keys/rotate.
-func (c *call) rotateLogKey(w http.ResponseWriter) error {
+func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	key, err := c.api.Logs.Rotate(c.request.Context(), c.tenant)
+	key, err := h.logs.Rotate(c.request.Context(), c.tenant)
 	if errors.Is(err, envlog.ErrKeys) {
 		return j17.Errorf(j17.CodeConflict, "The log of this environment has had too many keys to get another one.")
 	}
@@ -319,9 +325,7 @@ func (c *call) rotateLogKey(w http.ResponseWriter) error {
 		return engine.StorageError(err)
 	}
 	rec := control.Record{Action: "audit_key.rotate", Instance: c.instance, Environment: c.env, Target: key.VKey}
-	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
-		c.notAudited(rec.Action, err)
-	}
+	c.record(rec)
 	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: logKeyShape(key)})
 }
 
@@ -329,8 +333,8 @@ func (c *call) rotateLogKey(w http.ResponseWriter) error {
 const mostBehind = 1 << 20
 
 // logReady is an error while the log of the environment lacks more events than a request waits for, as after an upgrade.
-func (c *call) logReady() error {
-	behind, err := c.api.Logs.Behind(c.request.Context(), c.tenant)
+func (h *proofHandlers) logReady(c *call) error {
+	behind, err := h.logs.Behind(c.request.Context(), c.tenant)
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -341,7 +345,7 @@ func (c *call) logReady() error {
 }
 
 // sizeOf returns a whole number of the query, nil where it is not given.
-func (c *call) sizeOf(name string) *uint64 {
+func (*proofHandlers) sizeOf(c *call, name string) *uint64 {
 	v, ok := c.query[name]
 	if !ok {
 		return nil
@@ -351,7 +355,7 @@ func (c *call) sizeOf(name string) *uint64 {
 }
 
 // proved answers with a proof, or what belongs to one.
-func (c *call) proved(w http.ResponseWriter, shape any) error {
+func (*proofHandlers) proved(c *call, w http.ResponseWriter, shape any) error {
 	raw, err := marshal(shape)
 	if err != nil {
 		return err

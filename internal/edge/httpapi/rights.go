@@ -7,11 +7,11 @@ import (
 
 // entitled finds what a route is about and reports whether the operator who asks has the right to it. For a node, which has
 // asked about the operator, it reports whether this server has the instance.
-func (c *call) entitled(r *route) error {
+func (g *guard) entitled(c *call, r *route) error {
 	// Whose rights count on this route.
 	switch r.access {
 	case node:
-		return c.placed(r.need)
+		return g.placed(c, r.need)
 	case operator:
 	case reader:
 		if c.principal.Kind != j17.Operator {
@@ -27,35 +27,35 @@ func (c *call) entitled(r *route) error {
 	case oneself:
 		return nil
 	case aServer:
-		return c.needRight("", r.need.right)
+		return g.needRight(c, "", r.need.right)
 	case self:
 		if id == c.principal.ID {
 			return nil
 		}
-		return c.needRight("", r.need.right)
+		return g.needRight(c, "", r.need.right)
 	case instance:
 		if r.sites == adminSite {
 			id = "" // the host names the instance: what the path names is something in it
 		}
-		if err := c.named(id); err != nil {
+		if err := g.named(c, id); err != nil {
 			return err
 		}
-		return c.needRight(c.instance, r.need.right)
+		return g.needRight(c, c.instance, r.need.right)
 	case instanceOfServer:
-		if err := c.needRight(id, control.RightView); err != nil {
+		if err := g.needRight(c, id, control.RightView); err != nil {
 			return err
 		}
-		return c.needRight("", r.need.right)
+		return g.needRight(c, "", r.need.right)
 	case instanceOfKey:
-		key, ok := c.api.Registry.Keys.ByID(id)
-		if !ok || !c.may(key.Instance, control.RightView) {
+		key, ok := g.registry.Keys.ByID(id)
+		if !ok || !g.may(c, key.Instance, control.RightView) {
 			return j17.Errorf(j17.CodeNotFound, "There is no such API key. Ids of keys start with 'key_'; GET /api/instances/{id}/keys lists them.")
 		}
-		return c.needRight(key.Instance, r.need.right)
+		return g.needRight(c, key.Instance, r.need.right)
 	case someInstance:
-		op, _ := c.api.Registry.Operators.ByID(c.principal.ID)
+		op, _ := g.registry.Operators.ByID(c.principal.ID)
 		for _, of := range append([]string{""}, op.Instances...) {
-			if c.may(of, r.need.right) {
+			if g.may(c, of, r.need.right) {
 				return nil
 			}
 		}
@@ -67,23 +67,23 @@ func (c *call) entitled(r *route) error {
 }
 
 // may reports whether the operator who asks has a right in an instance, "" for the server.
-func (c *call) may(instance string, right control.Right) bool {
-	return c.principal.Kind == j17.Operator && c.api.Registry.Operators.May(c.principal.ID, instance, right)
+func (g *guard) may(c *call, instance string, right control.Right) bool {
+	return c.principal.Kind == j17.Operator && g.registry.Operators.May(c.principal.ID, instance, right)
 }
 
 // needRight reports whether the operator who asks has a right in an instance, "" for the server. On the control host an
 // instance that they may not even see does not exist for them; on its own host they know that it does.
-func (c *call) needRight(instance string, right control.Right) error {
+func (g *guard) needRight(c *call, instance string, right control.Right) error {
 	if instance == "" {
-		if c.may("", right) {
+		if g.may(c, "", right) {
 			return nil
 		}
 		return j17.Errorf(j17.CodeForbidden, "Only platform admins may do this.")
 	}
-	if _, ok := c.api.Registry.Instances.ByID(instance); c.control && (!ok || !c.may(instance, control.RightView)) {
+	if _, ok := g.registry.Instances.ByID(instance); c.control && (!ok || !g.may(c, instance, control.RightView)) {
 		return errNoInstance()
 	}
-	if c.may(instance, right) {
+	if g.may(c, instance, right) {
 		return nil
 	}
 	return j17.Errorf(j17.CodeForbidden, "This needs the right '%s' on the instance, which you do not have there. Ask a platform admin for it.", right)
@@ -94,14 +94,14 @@ func errNoInstance() error {
 }
 
 // named sets the instance and, where it has one, the environment that the path names, unless the host has named both.
-func (c *call) named(id string) error {
+func (g *guard) named(c *call, id string) error {
 	if in := c.request.PathValue("instance_"); in != "" {
 		id = in
 	}
 	if id == "" {
 		return nil
 	}
-	if _, ok := c.api.Registry.Instances.ByID(id); !ok {
+	if _, ok := g.registry.Instances.ByID(id); !ok {
 		return errNoInstance()
 	}
 	c.instance = id
@@ -118,17 +118,17 @@ func (c *call) named(id string) error {
 }
 
 // placed sets the instance and environment that a path of the internal listener names, which have to be on this server.
-func (c *call) placed(n need) error {
+func (g *guard) placed(c *call, n need) error {
 	if n.in != instance {
 		return nil
 	}
 	id := c.request.PathValue("instance_")
-	i, ok := c.api.Registry.Instances.ByID(id)
+	i, ok := g.registry.Instances.ByID(id)
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "This server does not know the instance, or not yet. Try again.")
 	}
-	if err := c.named(id); err != nil {
+	if err := g.named(c, id); err != nil {
 		return err
 	}
-	return c.onThisNode(i)
+	return g.onThisNode(c, i)
 }

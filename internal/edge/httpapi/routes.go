@@ -75,10 +75,10 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		serverRoutes(), dataRoutes(), proofRoutes(), viewRoutes(), accountRoutes(), scrubRoutes(), operatorRoutes(),
-		instanceRoutes(), keyRoutes(), specRoutes(), recordRoutes(), a.devRoutes(),
-		mounted(slices.Concat(tombstoneRoutes(), adminRoutes())), mounted(proofRows()), mounted(checkpointRows()),
-		a.nodeRoutes(), mounted(backupRows()), backupRoutes(),
+		a.serverRoutes(), a.dataRoutes(), a.proofRoutes(), a.viewRoutes(), a.accountRoutes(), a.scrubRoutes(),
+		a.operatorRoutes(), a.instanceRoutes(), a.keyRoutes(), a.specRoutes(), a.recordRoutes(), a.devRoutes(),
+		mounted(slices.Concat(a.tombstoneRoutes(), a.adminRoutes(), a.proofRows(), a.checkpointRows())),
+		a.nodeRoutes(), mounted(a.backupRows()), a.backupRoutes(),
 	)
 }
 
@@ -91,23 +91,23 @@ const (
 )
 
 // serverRoutes tell what a server is and how it does.
-func serverRoutes() []route {
+func (a *API) serverRoutes() []route {
 	const all = dataSite | controlSite | internalSite
 	return []route{
-		{all, get, "/{$}", open, need{}, "", (*call).root, operation{
+		{all, get, "/{$}", open, need{}, "", a.server.root, operation{
 			id: "getServer", about: "What this server is", query: anything(), gives: wire.Server{},
 		}},
-		{all, get, "/livez", free, need{}, "", (*call).live, operation{
+		{all, get, "/livez", free, need{}, "", a.server.live, operation{
 			id: "getLiveness", about: "Whether the process answers", query: anything(), headers: signHeader(),
 		}},
-		{all, get, "/readyz", free, need{}, "", (*call).ready, operation{
+		{all, get, "/readyz", free, need{}, "", a.server.ready, operation{
 			id: "getReadiness", about: "Whether the server takes writes, or answers reads", query: readiness(),
 			headers: signHeader(),
 		}},
 		{controlSite, get, openAPIPath, open, need{}, "", openAPI(ControlDocument), operation{
 			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
 		}},
-		{controlSite, get, corePagesPath, open, need{}, "", (*call).corePages, operation{
+		{controlSite, get, corePagesPath, open, need{}, "", a.server.corePages, operation{
 			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
 			gives: file{typeText}, tagged: true,
 		}},
@@ -121,84 +121,84 @@ func serverRoutes() []route {
 }
 
 // dataRoutes read and write the events of an environment.
-func dataRoutes() []route {
+func (a *API) dataRoutes() []route {
 	return []route{
-		{dataSite, get, "/{type}", read, need{}, "", (*call).listOrSingleton, operation{
+		{dataSite, get, "/{type}", read, need{}, "", a.reads.listOrSingleton, operation{
 			id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", query: counted(),
 			gives: either{wire.IDs{}, wire.Singleton{}},
 		}},
-		{dataSite, get, "/{type}/{id}", read, need{}, "", (*call).aggregate, operation{
+		{dataSite, get, "/{type}/{id}", read, need{}, "", a.reads.aggregate, operation{
 			id: "getState", about: "The state of an aggregate, now or in the past", query: moments(),
 			gives: wire.State{},
 		}},
-		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", placesStream((*call).askAround), operation{
+		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", a.places.stream(a.places.askAround), operation{
 			id: "streamNearby", about: "Aggregates around a point, as they come and go",
 			query: streamedPlaces(around()), gives: file{typeStream}, places: spec.Point,
 		}},
-		{dataSite, get, "/{type}/containing/stream", read, need{}, "", placesStream((*call).askHaving), operation{
+		{dataSite, get, "/{type}/containing/stream", read, need{}, "", a.places.stream(a.places.askHaving), operation{
 			id: "streamContaining", about: "Aggregates whose areas have a point, as they come and go",
 			query: streamedPlaces(having()), gives: file{typeStream}, places: spec.Polygon,
 		}},
-		{dataSite, get, "/{type}/within/stream", read, need{}, "", placesStream((*call).askInside), operation{
+		{dataSite, get, "/{type}/within/stream", read, need{}, "", a.places.stream(a.places.askInside), operation{
 			id: "streamWithin", about: "Aggregates whose points are in an area, as they come and go",
 			query: streamedPlaces(inside()), gives: file{typeStream}, places: spec.Point,
 		}},
-		{dataSite, get, "/{type}/nearby", read, need{}, "", (*call).nearby, operation{
+		{dataSite, get, "/{type}/nearby", read, need{}, "", a.places.nearby, operation{
 			id: "listNearby", about: "Aggregates around a point, nearest first",
 			query: append(around(), parameter{kind: further}), gives: either{wire.Nearby{}, file{typeGeo}},
 			places: spec.Point,
 		}},
-		{dataSite, get, "/{type}/containing", read, need{}, "", (*call).containing, operation{
+		{dataSite, get, "/{type}/containing", read, need{}, "", a.places.containing, operation{
 			id: "listContaining", about: "Aggregates whose areas have a point",
 			query: append(having(), parameter{kind: further}), gives: either{wire.Containing{}, file{typeGeo}},
 			places: spec.Polygon,
 		}},
-		{dataSite, get, withinPath, read, need{}, "", (*call).within, operation{
+		{dataSite, get, withinPath, read, need{}, "", a.places.within, operation{
 			id: "listWithin", about: "Aggregates whose points are in an area",
 			query: append(inside(), parameter{kind: further}), gives: either{wire.Within{}, file{typeGeo}},
 			places: spec.Point,
 		}},
-		{dataSite, post, withinPath, read, need{}, "", (*call).withinArea, operation{
+		{dataSite, post, withinPath, read, need{}, "", a.places.withinArea, operation{
 			id: "searchWithin", about: "Aggregates whose points are in an area that the body has",
 			query: append(rowsOfPlaces(), parameter{kind: further}), body: area{},
 			gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point,
 		}},
-		{dataSite, get, "/{type}/{id}/length", read, need{}, "", (*call).length, operation{
+		{dataSite, get, "/{type}/{id}/length", read, need{}, "", a.reads.length, operation{
 			id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{},
 		}},
-		{dataSite, get, "/{type}/{id}/events", read, need{}, "", (*call).events, operation{
+		{dataSite, get, "/{type}/{id}/events", read, need{}, "", a.reads.events, operation{
 			id: "listEvents", about: "The events of an aggregate", query: countedEvents(),
 			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
 		}},
-		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", (*call).aggregateStream, operation{
+		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", a.feeds.aggregateStream, operation{
 			id: "streamEvents", about: "The events of an aggregate as they come", query: streamed(filtered()[0]),
 			gives: file{typeStream},
 		}},
-		{dataSite, get, "/_events", read, need{}, "", (*call).feed, operation{
+		{dataSite, get, "/_events", read, need{}, "", a.feeds.feed, operation{
 			id: "listFeed", about: "The events of the environment", query: fed(),
 			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
 		}},
-		{dataSite, get, "/_events/stream", read, need{}, "", (*call).feedStream, operation{
+		{dataSite, get, "/_events/stream", read, need{}, "", a.feeds.feedStream, operation{
 			id: "streamFeed", about: "The events of the environment as they come", query: streamed(filtered()...),
 			gives: file{typeStream},
 		}},
-		{dataSite, post, transactionPath, write, need{}, "", (*call).postTransaction, operation{
+		{dataSite, post, transactionPath, write, need{}, "", a.writes.postTransaction, operation{
 			id: "writeTransaction", about: "Write events to several aggregates, all or none", query: tryable(),
 			body: wire.WriteTransaction{}, gives: wire.TransactionWritten{}, made: true, tried: wire.WriteDryRun{},
 		}},
-		{dataSite, post, "/{type}/_new", write, need{}, "", (*call).postNewBatch, operation{
+		{dataSite, post, "/{type}/_new", write, need{}, "", a.writes.postNewBatch, operation{
 			id: "createBatch", about: "Write events to a new aggregate, all or none", query: tryable(),
 			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
 		}},
-		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", (*call).postNewEvent, operation{
+		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", a.writes.postNewEvent, operation{
 			id: "createEvent", about: "Write one event to a new aggregate", query: tryable(), body: wire.WriteEvent{},
 			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
 		}},
-		{dataSite, post, "/{type}/{id}", write, need{}, "", (*call).postBatch, operation{
+		{dataSite, post, "/{type}/{id}", write, need{}, "", a.writes.postBatch, operation{
 			id: "writeBatch", about: "Write events to an aggregate, all or none", query: tryable(),
 			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
 		}},
-		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", (*call).postEvent, operation{
+		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", a.writes.postEvent, operation{
 			id: "writeEvent", about: "Write one event to an aggregate", query: tryable(), body: wire.WriteEvent{},
 			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
 		}},
@@ -209,26 +209,26 @@ func dataRoutes() []route {
 const viewPrefix = "/_projections/"
 
 // viewRoutes read projections.
-func viewRoutes() []route {
+func (a *API) viewRoutes() []route {
 	return []route{
-		{viewSite, get, viewPrefix + "{name}", read, need{}, "", (*call).projectionOrRows, operation{
+		{viewSite, get, viewPrefix + "{name}", read, need{}, "", a.projections.projectionOrRows, operation{
 			id:    "getProjection",
 			about: "The rows of a projection, or in the array form what it yields for its parameters",
 			query: viewedOrListed(), gives: either{wire.Rows{}, wire.Projected{}},
 		}},
-		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", (*call).rowsStream, operation{
+		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", a.projections.rowsStream, operation{
 			id: "streamRows", about: "The rows of a projection as they come, change and go", query: streamedRows(),
 			gives: file{typeStream},
 		}},
-		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", (*call).countRows, operation{
+		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", a.projections.countRows, operation{
 			id: "countRows", about: "How many rows a projection has", query: []parameter{filtering()},
 			gives: wire.RowCount{},
 		}},
-		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", (*call).projectionStream, operation{
+		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", a.projections.projectionStream, operation{
 			id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes",
 			query: streamedView(), gives: file{typeStream},
 		}},
-		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", (*call).projection, operation{
+		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", a.projections.projection, operation{
 			id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past",
 			query: viewed(), gives: wire.Projected{},
 		}},
@@ -236,168 +236,168 @@ func viewRoutes() []route {
 }
 
 // accountRoutes are those of the operator who asks.
-func accountRoutes() []route {
+func (a *API) accountRoutes() []route {
 	own := need{in: oneself}
 	return []route{
-		{controlSite, get, "/setup", open, need{}, "", (*call).setupPage, operation{
+		{controlSite, get, "/setup", open, need{}, "", a.server.setupPage, operation{
 			id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"},
 		}},
-		{controlSite, post, "/api/setup", open, need{}, "", (*call).setup, operation{
+		{controlSite, post, "/api/setup", open, need{}, "", a.accounts.setup, operation{
 			id: "setup", about: "Create the first operator", body: wire.Setup{}, gives: wire.SetUp{}, made: true,
 		}},
-		{controlSite, post, "/api/login", open, need{}, "", (*call).login, operation{
+		{controlSite, post, "/api/login", open, need{}, "", a.accounts.login, operation{
 			id: "login", about: "Get an operator's token", body: wire.Login{}, gives: wire.LoggedIn{},
 		}},
-		{controlSite, post, "/api/logout", operator, own, "", (*call).logout, operation{
+		{controlSite, post, "/api/logout", operator, own, "", a.accounts.logout, operation{
 			id: "logout", about: "Make the token good no more",
 		}},
-		{controlSite, get, "/api/me", operator, own, "", (*call).me, operation{
+		{controlSite, get, "/api/me", operator, own, "", a.accounts.me, operation{
 			id: "getMe", about: "The operator who asks", gives: wire.Operator{},
 		}},
-		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", (*call).changePassword, operation{
+		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", a.accounts.changePassword, operation{
 			id: "changePassword", about: "Change one's own password", body: wire.OwnPassword{},
 		}},
 	}
 }
 
 // operatorRoutes manage operators and what holds for the whole server.
-func operatorRoutes() []route {
+func (a *API) operatorRoutes() []route {
 	manage, themselves := need{control.RightManage, aServer}, need{control.RightManage, self}
 	return []route{
-		{controlSite, get, "/api/operators", operator, manage, "", (*call).listOperators, operation{
+		{controlSite, get, "/api/operators", operator, manage, "", a.operators.listOperators, operation{
 			id: "listOperators", about: "The operators", query: paged(), gives: rows{"operators", wire.Operator{}},
 		}},
-		{controlSite, post, "/api/operators", operator, manage, "operator.create", (*call).createOperator, operation{
+		{controlSite, post, "/api/operators", operator, manage, "operator.create", a.operators.createOperator, operation{
 			id: "createOperator", about: "Create an operator", body: wire.NewOperator{}, gives: wire.Operator{},
 			made: true,
 		}},
-		{controlSite, get, "/api/operators/{id}", operator, themselves, "", (*call).getOperator, operation{
+		{controlSite, get, "/api/operators/{id}", operator, themselves, "", a.operators.getOperator, operation{
 			id: "getOperator", about: "An operator", gives: wire.Operator{},
 		}},
-		{controlSite, patch, "/api/operators/{id}", operator, manage, "operator.set_role", (*call).changeOperator, operation{
+		{controlSite, patch, "/api/operators/{id}", operator, manage, "operator.set_role", a.operators.changeOperator, operation{
 			id: "changeOperator", about: "Give an operator another role", body: wire.NewRole{}, gives: wire.Operator{},
 		}},
-		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", (*call).deleteOperator, operation{
+		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", a.operators.deleteOperator, operation{
 			id: "deleteOperator", about: "Delete an operator",
 		}},
-		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", (*call).resetPassword, operation{
+		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", a.operators.resetPassword, operation{
 			id: "resetPassword", about: "Give an operator another password", body: wire.NewPassword{},
 		}},
-		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", (*call).revokeTokens, operation{
+		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", a.operators.revokeTokens, operation{
 			id: "revokeTokens", about: "Log an operator out everywhere",
 		}},
-		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", (*call).grant, operation{
+		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", a.operators.grant, operation{
 			id: "grantInstance", about: "Let an operator work in an instance", gives: wire.Operator{},
 		}},
-		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", (*call).withdraw, operation{
+		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", a.operators.withdraw, operation{
 			id: "withdrawInstance", about: "Let an operator work in an instance no more", gives: wire.Operator{},
 		}},
-		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", (*call).rotateSigningKey, operation{
+		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", a.operators.rotateSigningKey, operation{
 			id: "rotateSigningKey", about: "Sign tokens with a new key", body: wire.KeyRotation{}, optional: true,
 		}},
-		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", (*call).listNodes, operation{
+		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", a.nodes.listNodes, operation{
 			id: "listNodes", about: "The workers", query: paged(), gives: rows{"nodes", wire.Node{}},
 		}},
 	}
 }
 
 // instanceRoutes manage instances.
-func instanceRoutes() []route {
+func (a *API) instanceRoutes() []route {
 	view, manage := need{control.RightView, instance}, need{control.RightManage, instance}
 	return []route{
-		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", (*call).listInstances, operation{
+		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", a.instances.listInstances, operation{
 			id: "listInstances", about: "The instances that one may see", query: paged(),
 			gives: rows{"instances", wire.Instance{}},
 		}},
-		{controlSite, post, "/api/instances", operator, need{control.RightManage, aServer}, "instance.create", (*call).createInstance, operation{
+		{controlSite, post, "/api/instances", operator, need{control.RightManage, aServer}, "instance.create", a.instances.createInstance, operation{
 			id: "createInstance", about: "Create an instance", body: wire.NewInstance{}, gives: wire.Instance{},
 			made: true,
 		}},
-		{controlSite, get, "/api/instances/{id}", operator, view, "", (*call).getInstance, operation{
+		{controlSite, get, "/api/instances/{id}", operator, view, "", a.instances.getInstance, operation{
 			id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{},
 		}},
-		{controlSite, patch, "/api/instances/{id}", operator, manage, "instance.change", (*call).changeInstance, operation{
+		{controlSite, patch, "/api/instances/{id}", operator, manage, "instance.change", a.instances.changeInstance, operation{
 			id: "changeInstance", about: "Rename an instance, or give it another plan", body: wire.InstanceChange{},
 			gives: wire.Instance{},
 		}},
-		{controlSite, remove, "/api/instances/{id}", operator, need{control.RightManage, instanceOfServer}, "instance.delete", (*call).deleteInstance, operation{
+		{controlSite, remove, "/api/instances/{id}", operator, need{control.RightManage, instanceOfServer}, "instance.delete", a.instances.deleteInstance, operation{
 			id: "deleteInstance", about: "Delete an instance and all that it has", body: wire.Deletion{},
 			optional: true,
 		}},
-		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", (*call).instanceOperators, operation{
+		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", a.operators.instanceOperators, operation{
 			id: "listInstanceOperators", about: "Who may work in an instance", query: paged(),
 			gives: rows{"operators", wire.Operator{}},
 		}},
-		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", onWorker("usage", (*call).usageDays), operation{
+		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", onWorker("usage", a.instances.usageDays), operation{
 			id: "getUsage", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
 		}},
-		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", (*call).listPlans, operation{
+		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", a.instances.listPlans, operation{
 			id: "listPlans", about: "The plans of the server", gives: wire.Plans{},
 		}},
 	}
 }
 
 // keyRoutes manage API keys.
-func keyRoutes() []route {
+func (a *API) keyRoutes() []route {
 	manage := need{control.RightManage, instanceOfKey}
 	return []route{
-		{controlSite, get, "/api/instances/{id}/keys", operator, need{control.RightAudit, instance}, "", (*call).listKeys, operation{
+		{controlSite, get, "/api/instances/{id}/keys", operator, need{control.RightAudit, instance}, "", a.keys.listKeys, operation{
 			id: "listKeys", about: "The API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
 		}},
-		{controlSite, post, "/api/instances/{id}/keys", operator, need{control.RightManage, instance}, "key.create", (*call).createKey, operation{
+		{controlSite, post, "/api/instances/{id}/keys", operator, need{control.RightManage, instance}, "key.create", a.keys.createKey, operation{
 			id: "createKey", about: "Create an API key", body: wire.NewKey{}, gives: wire.MadeKey{}, made: true,
 		}},
-		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", (*call).getKey, operation{
+		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", a.keys.getKey, operation{
 			id: "getKey", about: "An API key", gives: wire.Key{},
 		}},
-		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", (*call).rotateKey, operation{
+		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", a.keys.rotateKey, operation{
 			id: "rotateKey", about: "Replace an API key by a new one", body: struct{}{}, optional: true,
 			gives: wire.MadeKey{}, made: true,
 		}},
-		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", (*call).scheduleRevocation, operation{
+		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", a.keys.scheduleRevocation, operation{
 			id: "scheduleRevocation", about: "Say when an API key is good no more", body: wire.Revocation{},
 			gives: wire.Key{},
 		}},
-		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", (*call).revokeKey, operation{
+		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", a.keys.revokeKey, operation{
 			id: "revokeKey", about: "Revoke an API key", gives: wire.Key{},
 		}},
 	}
 }
 
 // specRoutes deploy specs and show them where the environment is a parameter or a member of the body.
-func specRoutes() []route {
+func (a *API) specRoutes() []route {
 	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
 	const path = "/api/instances/{instance_}/"
 	return []route{
-		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", (*call).deploySpec), operation{
+		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", a.specs.deploySpec), operation{
 			id: "deploySpec", about: "Deploy a spec, or try it", query: preparing(deploying()...), body: file{typeJSON},
 			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
 			headers: specTag(),
 		}},
-		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", (*call).rollBackSpec), operation{
+		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", a.specs.rollBackSpec), operation{
 			id: "rollBackSpec", about: "Go back to an earlier version of the spec", query: trying(),
 			body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 		}},
-		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", (*call).promoteSpec), operation{
+		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", a.specs.promoteSpec), operation{
 			id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
 			body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 		}},
-		{controlSite, get, path + "spec", operator, view, "", (*call).getSpec, operation{
+		{controlSite, get, path + "spec", operator, view, "", a.specs.getSpec, operation{
 			id: "getInstanceSpec", about: "The deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
 		}},
-		{controlSite, get, path + "spec/history", operator, view, "", (*call).listSpecs, operation{
+		{controlSite, get, path + "spec/history", operator, view, "", a.specs.listSpecs, operation{
 			id: "listInstanceSpecs", about: "All versions of the spec", query: inEnvironment(paged()...),
 			gives: rows{"versions", wire.Deployment{}},
 		}},
-		{controlSite, get, path + "spec/versions/{version}", operator, view, "", (*call).getSpecVersion, operation{
+		{controlSite, get, path + "spec/versions/{version}", operator, view, "", a.specs.getSpecVersion, operation{
 			id: "getInstanceSpecVersion", about: "A version of the spec", query: inEnvironment(), gives: wire.Spec{},
 			tagged: true,
 		}},
-		{controlSite, get, path + "spec/diff", operator, view, "", (*call).diffSpecs, operation{
+		{controlSite, get, path + "spec/diff", operator, view, "", a.specs.diffSpecs, operation{
 			id: "diffInstanceSpecs", about: "What two versions of the spec say differently",
 			query: inEnvironment(compared()...), gives: wire.Differences{},
 		}},
-		{controlSite, get, path + "projections", operator, view, "", onWorker("projections", (*call).listProjections), operation{
+		{controlSite, get, path + "projections", operator, view, "", onWorker("projections", a.derived.listProjections), operation{
 			id: "listInstanceProjections", about: "The projections of an environment", query: inEnvironment(paged()...),
 			gives: wire.Projections{},
 		}},
@@ -405,26 +405,26 @@ func specRoutes() []route {
 }
 
 // recordRoutes show what was done and what went wrong.
-func recordRoutes() []route {
+func (a *API) recordRoutes() []route {
 	all, one := need{control.RightAudit, someInstance}, need{control.RightAudit, instance}
 	return []route{
-		{controlSite, get, "/api/audit", operator, all, "", (*call).listAudit, operation{
+		{controlSite, get, "/api/audit", operator, all, "", a.audits.listAudit, operation{
 			id: "listRecords", about: "The audit log, the newest first",
 			query: append(audited(), anyInstance(), limited(), cursor()), gives: wire.Records{},
 		}},
-		{controlSite, get, "/api/audit/export", operator, all, "", (*call).exportAudit, operation{
+		{controlSite, get, "/api/audit/export", operator, all, "", a.audits.exportAudit, operation{
 			id: "exportRecords", about: "The audit log, one record a line", query: append(audited(), anyInstance()),
 			gives: linesOf{wire.Record{}},
 		}},
-		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", (*call).listAudit, operation{
+		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", a.audits.listAudit, operation{
 			id: "listInstanceRecords", about: "The audit log of an instance",
 			query: append(audited(), limited(), cursor()), gives: wire.Records{},
 		}},
-		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", (*call).exportAudit, operation{
+		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", a.audits.exportAudit, operation{
 			id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", query: audited(),
 			gives: linesOf{wire.Record{}},
 		}},
-		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", (*call).getFault, operation{
+		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", a.audits.getFault, operation{
 			id: "getError", about: "Why a request failed", gives: wire.Failed{},
 		}},
 	}
@@ -435,7 +435,7 @@ func (a *API) devRoutes() []route {
 	if a.AdvanceClock == nil {
 		return nil
 	}
-	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", (*call).advanceClock, operation{
+	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", a.server.advanceClock, operation{
 		id: "advanceClock", about: "Move the clock of a development server", body: wire.Advance{},
 		gives: wire.Advanced{},
 	}}}
@@ -444,208 +444,208 @@ func (a *API) devRoutes() []route {
 // adminRoutes are the administration of an environment, without what their paths begin with. Their handlers find the
 // environment in instance, env and tenant of the call and who asks in its principal, whichever way the request came. Patterns
 // may name their wildcards as they like, but for instance_ and env_.
-func adminRoutes() []route {
+func (a *API) adminRoutes() []route {
 	view, inspect, operate := need{control.RightView, instance}, need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	change := need{control.RightDeploy, instance}
 
 	return []route{
 		// What the server has noted.
-		{0, get, faultPattern, operator, inspect, "", (*call).getFault, operation{
+		{0, get, faultPattern, operator, inspect, "", a.audits.getFault, operation{
 			id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{},
 		}},
 
 		// Specs.
-		{0, get, "spec", operator, view, "", (*call).getSpec, operation{
+		{0, get, "spec", operator, view, "", a.specs.getSpec, operation{
 			id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true,
 		}},
-		{0, get, "spec/history", operator, view, "", (*call).listSpecs, operation{
+		{0, get, "spec/history", operator, view, "", a.specs.listSpecs, operation{
 			id: "listSpecs", about: "All versions of the spec", query: paged(),
 			gives: rows{"versions", wire.Deployment{}},
 		}},
-		{0, get, "spec/versions/{version}", operator, view, "", (*call).getSpecVersion, operation{
+		{0, get, "spec/versions/{version}", operator, view, "", a.specs.getSpecVersion, operation{
 			id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true,
 		}},
-		{0, get, "spec/diff", operator, view, "", (*call).diffSpecs, operation{
+		{0, get, "spec/diff", operator, view, "", a.specs.diffSpecs, operation{
 			id: "diffSpecs", about: "What two versions of the spec say differently", query: compared(),
 			gives: wire.Differences{},
 		}},
 
 		// What is to become a spec.
-		{0, get, "spec/prepared", operator, view, "", (*call).getPreparedSpec, operation{
+		{0, get, "spec/prepared", operator, view, "", a.specs.getPreparedSpec, operation{
 			id: "getPreparedSpec", about: "The spec that is deployed once its indexes are built",
 			gives: wire.PreparedShown{},
 		}},
-		{0, remove, "spec/prepared", operator, change, "spec.cancel_prepared", (*call).cancelPreparedSpec, operation{
+		{0, remove, "spec/prepared", operator, change, "spec.cancel_prepared", a.specs.cancelPreparedSpec, operation{
 			id: "cancelPreparedSpec", about: "Give up the spec that is being prepared",
 		}},
 
 		// Projections.
-		{0, get, "projections", operator, view, "", (*call).listProjections, operation{
+		{0, get, "projections", operator, view, "", a.derived.listProjections, operation{
 			id: "listProjections", about: "The projections, those of the spec and those that were posted",
 			query: paged(), gives: wire.Projections{},
 		}},
-		{0, post, "projections", operator, change, "projection.deploy", (*call).postProjection, operation{
+		{0, post, "projections", operator, change, "projection.deploy", a.derived.postProjection, operation{
 			id: "postProjection", about: "Deploy the definition of a projection beside the spec",
 			query: preparing(trying()...), body: file{typeJSON},
 			gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{},
 			accepted: wire.PostedProjection{},
 		}},
-		{0, get, "projections/{name}", operator, view, "", (*call).getProjection, operation{
+		{0, get, "projections/{name}", operator, view, "", a.derived.getProjection, operation{
 			id: "describeProjection", about: "A projection, where it is declared and how far its index is",
 			gives: wire.Projection{},
 		}},
-		{0, remove, "projections/{name}", operator, change, "projection.remove", (*call).removeProjection, operation{
+		{0, remove, "projections/{name}", operator, change, "projection.remove", a.derived.removeProjection, operation{
 			id: "removeProjection", about: "Remove a projection that was posted",
 		}},
-		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", (*call).rebuildProjection, operation{
+		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", a.derived.rebuildProjection, operation{
 			id: "rebuildProjection", about: "Build the indexes of a projection anew", body: struct{}{}, optional: true,
 			accepted: wire.Projection{},
 		}},
-		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", (*call).verifyProjection, operation{
+		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", a.derived.verifyProjection, operation{
 			id: "verifyProjection", about: "Compare the indexes of a projection with the events", body: struct{}{},
 			optional: true, gives: wire.VerifiedProjection{},
 		}},
-		{0, remove, "projections/{name}/build", operator, operate, "projection.cancel_build", (*call).cancelBuild, operation{
+		{0, remove, "projections/{name}/build", operator, operate, "projection.cancel_build", a.derived.cancelBuild, operation{
 			id: "cancelProjectionBuild", about: "Give up what is being built for a projection",
 		}},
 
 		// Places.
-		{0, get, "places", operator, view, "", (*call).describePlaces, operation{
+		{0, get, "places", operator, view, "", a.derived.describePlaces, operation{
 			id: "describePlaces", about: "The places that aggregates have, and how far those of older events are",
 			gives: wire.Places{},
 		}},
-		{0, post, "places/verify", operator, operate, "place.verify", (*call).verifyPlaces, operation{
+		{0, post, "places/verify", operator, operate, "place.verify", a.derived.verifyPlaces, operation{
 			id: "verifyPlaces", about: "Compare the places of aggregates with the events", body: struct{}{},
 			optional: true, gives: wire.VerifiedPlaces{},
 		}},
 
 		// Tags.
-		{0, get, "tags", operator, view, "", (*call).listTags, operation{
+		{0, get, "tags", operator, view, "", a.derived.listTags, operation{
 			id: "listTags", about: "The tags that the spec declares, and how far older events are with them",
 			gives: wire.Tags{},
 		}},
 
 		// Files of custom code.
-		{0, get, "blobs", operator, inspect, "", (*call).listBlobs, operation{
+		{0, get, "blobs", operator, inspect, "", a.blobs.listBlobs, operation{
 			id: "listBlobs", about: "The files", query: paged(), gives: rows{"blobs", wire.Blob{}},
 		}},
-		{0, post, "blobs", operator, operate, "blob.upload", (*call).putBlob, operation{
+		{0, post, "blobs", operator, operate, "blob.upload", a.blobs.putBlob, operation{
 			id: "putBlob", about: "Upload a file", body: form{}, gives: wire.Stored{}, anew: wire.Stored{},
 		}},
-		{0, get, "blobs/{name}", operator, inspect, "", (*call).getBlob, operation{
+		{0, get, "blobs/{name}", operator, inspect, "", a.blobs.getBlob, operation{
 			id: "getBlob", about: "The content of a file", query: version(), gives: file{"application/octet-stream"},
 			tagged: true, headers: contentHeaders(),
 		}},
-		{0, get, "blobs/{name}/versions", operator, inspect, "", (*call).listBlobVersions, operation{
+		{0, get, "blobs/{name}/versions", operator, inspect, "", a.blobs.listBlobVersions, operation{
 			id: "listBlobVersions", about: "The versions of a file", query: paged(),
 			gives: rows{"versions", wire.Blob{}},
 		}},
-		{0, remove, "blobs/{name}", operator, operate, "blob.delete", (*call).deleteBlob, operation{
+		{0, remove, "blobs/{name}", operator, operate, "blob.delete", a.blobs.deleteBlob, operation{
 			id: "deleteBlob", about: "Delete a version of a file, or all", query: version(),
 		}},
 
 		// Looking for faults.
-		{0, get, "debug", operator, inspect, "", (*call).getDebug, operation{
+		{0, get, "debug", operator, inspect, "", a.debug.getDebug, operation{
 			id: "getDebug", about: "What is traced", gives: wire.DebugState{},
 		}},
-		{0, post, "debug", operator, operate, "debug.set", (*call).setDebug, operation{
+		{0, post, "debug", operator, operate, "debug.set", a.debug.setDebug, operation{
 			id: "setDebug", about: "Trace custom code for a while", body: wire.Debugging{}, gives: wire.DebugState{},
 		}},
-		{0, get, "implications/failed", operator, inspect, "", (*call).listFailedImplications, operation{
+		{0, get, "implications/failed", operator, inspect, "", a.debug.listFailedImplications, operation{
 			id: "listFailedImplications", about: "Writes that were refused for what they implied", query: paged(),
 			gives: rows{"implications", decider.ImplicationFailure{}},
 		}},
 
 		// Sagas.
-		{0, get, "sagas", operator, inspect, "", (*call).listSagas, operation{
+		{0, get, "sagas", operator, inspect, "", a.sagas.listSagas, operation{
 			id: "listSagas", about: "The sagas, the newest first", query: pagedSagas(),
 			gives: rows{"sagas", wire.Saga{}},
 		}},
-		{0, get, "sagas/{saga}", operator, inspect, "", (*call).getSaga, operation{
+		{0, get, "sagas/{saga}", operator, inspect, "", a.sagas.getSaga, operation{
 			id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{},
 		}},
-		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", (*call).retrySaga, operation{
+		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", a.sagas.retrySaga, operation{
 			id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{},
 		}},
 
 		// Listeners and their deliveries.
-		{0, get, "listeners", operator, inspect, "", (*call).listListeners, operation{
+		{0, get, "listeners", operator, inspect, "", a.listeners.listListeners, operation{
 			id: "listListeners", about: "The listeners of the spec, their secrets and how far they are", query: paged(),
 			gives: rows{"listeners", wire.Listener{}},
 		}},
-		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", (*call).pauseListener, operation{
+		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", a.listeners.pauseListener, operation{
 			id: "pauseListener", about: "Tell a listener nothing more until it is resumed", body: struct{}{},
 			optional: true, gives: wire.ListenerChanged{},
 		}},
-		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", (*call).resumeListener, operation{
+		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", a.listeners.resumeListener, operation{
 			id: "resumeListener", about: "Let a listener go on where it was stopped", body: struct{}{}, optional: true,
 			gives: wire.ListenerChanged{},
 		}},
-		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", (*call).rotateListener, operation{
+		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", a.listeners.rotateListener, operation{
 			id: "rotateListenerSecret", about: "Give a listener a new secret", body: struct{}{}, optional: true,
 			gives: wire.ListenerChanged{},
 		}},
-		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", (*call).replayListener, operation{
+		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", a.listeners.replayListener, operation{
 			id: "replayListener", about: "Tell a listener of events again, or count them", body: wire.ListenerReplay{},
 			gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{},
 		}},
-		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", (*call).triggerListener, operation{
+		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", a.listeners.triggerListener, operation{
 			id: "triggerListener", about: "Send a listener a made-up event", body: struct{}{}, optional: true,
 			gives: wire.Triggered{},
 		}},
-		{0, get, "deliveries", operator, inspect, "", (*call).listDeliveries, operation{
+		{0, get, "deliveries", operator, inspect, "", a.listeners.listDeliveries, operation{
 			id: "listDeliveries", about: "What listeners were told, the newest first", query: pagedDeliveries(),
 			gives: rows{"deliveries", wire.Delivery{}},
 		}},
-		{0, get, "deliveries/{delivery}", operator, inspect, "", (*call).getDelivery, operation{
+		{0, get, "deliveries/{delivery}", operator, inspect, "", a.listeners.getDelivery, operation{
 			id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{},
 		}},
-		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", (*call).retryDelivery, operation{
+		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", a.listeners.retryDelivery, operation{
 			id: "retryDelivery", about: "Send the message of a delivery again", body: struct{}{}, optional: true,
 			gives: wire.DeliveryShown{},
 		}},
 
 		// Events that come later.
-		{0, get, "scheduled", operator, inspect, "", (*call).listScheduled, operation{
+		{0, get, "scheduled", operator, inspect, "", a.schedules.listScheduled, operation{
 			id: "listScheduled", about: "Events that are to come later, and what became of them, the latest first",
 			query: pagedScheduled(), gives: wire.ScheduledEvents{},
 		}},
-		{0, get, "scheduled/dead_letters", operator, inspect, "", (*call).listDeadLetters, operation{
+		{0, get, "scheduled/dead_letters", operator, inspect, "", a.schedules.listDeadLetters, operation{
 			id: "listDeadLetters", about: "Scheduled events that were given up", query: paged(),
 			gives: wire.ScheduledEvents{},
 		}},
-		{0, get, "scheduled/dead", operator, inspect, "", (*call).listDeadLetters, operation{
+		{0, get, "scheduled/dead", operator, inspect, "", a.schedules.listDeadLetters, operation{
 			id: "listDead", about: "Scheduled events that were given up, as dead_letters", query: paged(),
 			gives: wire.ScheduledEvents{},
 		}},
-		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", (*call).cancelScheduled, operation{
+		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", a.schedules.cancelScheduled, operation{
 			id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{},
 		}},
-		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", (*call).cancelScheduled, operation{
+		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", a.schedules.cancelScheduled, operation{
 			id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", body: struct{}{},
 			optional: true, gives: wire.ScheduledEvent{},
 		}},
-		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", (*call).retryScheduled, operation{
+		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", a.schedules.retryScheduled, operation{
 			id: "retryScheduled", about: "Try a scheduled event again that was given up or refused", body: struct{}{},
 			optional: true, gives: wire.ScheduledEvent{},
 		}},
 
 		// Events in files.
-		{0, get, "export", operator, need{control.RightAudit, instance}, "", (*call).export, operation{
+		{0, get, "export", operator, need{control.RightAudit, instance}, "", a.exports.export, operation{
 			id: "exportEvents", about: "All events, or the states of all aggregates", query: exported(), gives: eventFiles(),
 			headers: exportHeader(),
 		}},
-		{0, post, "import", operator, operate, "events.import", (*call).importEvents, operation{
+		{0, post, "import", operator, operate, "events.import", a.imports.importEvents, operation{
 			id: "importEvents", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
 		}},
-		{0, post, "import_jsonl", operator, operate, "events.import", (*call).importEvents, operation{
+		{0, post, "import_jsonl", operator, operate, "events.import", a.imports.importEvents, operation{
 			id: "importLines", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
 		}},
-		{0, post, "cold_start", operator, operate, "events.cold_start", (*call).coldStart, operation{
+		{0, post, "cold_start", operator, operate, "events.cold_start", a.imports.coldStart, operation{
 			id: "coldStart", about: "Store history in an environment without events", body: eventFiles(),
 			gives: wire.Imported{},
 		}},
-		{0, post, "inject", operator, operate, "events.inject", (*call).injectEvents, operation{
+		{0, post, "inject", operator, operate, "events.inject", a.imports.injectEvents, operation{
 			id: "injectEvents", about: "Write test data", body: eventFiles(), gives: wire.Injected{},
 		}},
 	}
@@ -672,17 +672,17 @@ func mounted(rows []route) []route {
 // fromHeadnode passes a request about an environment on to the worker that has it.
 func fromHeadnode(row route) handler {
 	return func(c *call, w http.ResponseWriter) error {
-		if row.pattern == faultPattern && c.faultHere() {
+		if row.pattern == faultPattern && c.api.audits.faultHere(c) {
 			return row.handle(c, w)
 		}
-		return c.forwarded(w, c.opsPath(), row.handle)
+		return c.api.forward.forwarded(c, w, c.api.forward.opsPath(c), row.handle)
 	}
 }
 
 // onWorker passes a request about an instance on to the worker that has it, at a path that the internal listener has for it.
 func onWorker(path string, handle handler) handler {
 	return func(c *call, w http.ResponseWriter) error {
-		return c.forwarded(w, "/internal/control/instances/"+c.instance+"/"+path, handle)
+		return c.api.forward.forwarded(c, w, "/internal/control/instances/"+c.instance+"/"+path, handle)
 	}
 }
 
@@ -694,62 +694,62 @@ func (a *API) nodeRoutes() []route {
 		return nil
 	case a.Cluster.Node == "":
 		return []route{
-			{internalSite, post, prefix + "changes", node, need{}, "", (*call).pollChanges, operation{
+			{internalSite, post, prefix + "changes", node, need{}, "", a.nodes.pollChanges, operation{
 				id: "pollChanges", about: "Wait for changes of the registry", body: control.Poll{}, gives: control.Update{},
 			}},
-			{internalSite, post, prefix + "specs", node, need{}, "", (*call).putSpecOfWorker, operation{
+			{internalSite, post, prefix + "specs", node, need{}, "", a.nodes.putSpecOfWorker, operation{
 				id: "putSpec", about: "Store a spec that a worker has accepted", body: control.SpecPut{},
 				gives: control.SpecAnswer{},
 			}},
-			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", (*call).specOfHeadnode, operation{
+			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", a.nodes.specOfHeadnode, operation{
 				id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{},
 			}},
-			{internalSite, post, prefix + "audit", node, need{}, "", (*call).auditOfWorker, operation{
+			{internalSite, post, prefix + "audit", node, need{}, "", a.nodes.auditOfWorker, operation{
 				id: "addRecord", about: "Add a record to the audit log", body: control.Record{},
 			}},
 		}
 	default:
 		const path = prefix + "instances/{instance_}/"
 		return []route{
-			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", (*call).deploySpec, operation{
+			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", a.specs.deploySpec, operation{
 				id: "deployOnWorker", about: "Deploy a spec, or try it", query: preparing(deploying()...),
 				body: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
 				accepted: wire.SpecPrepared{}, headers: specTag(),
 			}},
-			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", (*call).rollBackSpec, operation{
+			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", a.specs.rollBackSpec, operation{
 				id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", query: trying(),
 				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 			}},
-			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", (*call).promoteSpec, operation{
+			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", a.specs.promoteSpec, operation{
 				id: "promoteOnWorker", about: "Copy a spec from one environment to another", query: trying(),
 				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 			}},
-			{internalSite, get, path + "projections", node, need{in: instance}, "", (*call).listProjections, operation{
+			{internalSite, get, path + "projections", node, need{in: instance}, "", a.derived.listProjections, operation{
 				id: "listProjectionsOfWorker", about: "The projections of an environment", query: inEnvironment(paged()...),
 				gives: wire.Projections{},
 			}},
-			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", (*call).getBackupSettings, operation{
+			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", a.backups.getBackupSettings, operation{
 				id: "getBackupSettingsOfWorker", about: "How backups of an instance are made and kept",
 				gives: wire.BackupSettingsShown{},
 			}},
-			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", (*call).changeBackupSettings, operation{
+			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", a.backups.changeBackupSettings, operation{
 				id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept",
 				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 			}},
-			{internalSite, get, path + "usage", node, need{in: instance}, "", (*call).usageDays, operation{
+			{internalSite, get, path + "usage", node, need{in: instance}, "", a.instances.usageDays, operation{
 				id: "getUsageOfWorker", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
 			}},
-			{internalSite, get, path + "month", node, need{in: instance}, "", (*call).usageMonth, operation{
+			{internalSite, get, path + "month", node, need{in: instance}, "", a.instances.usageMonth, operation{
 				id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{},
 			}},
-			{internalSite, get, prefix + faultPattern, node, need{}, "", (*call).faultOfWorker, operation{
+			{internalSite, get, prefix + faultPattern, node, need{}, "", a.audits.faultOfWorker, operation{
 				id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{},
 			}},
-			{internalSite, get, prefix + "scrub", node, need{}, "", (*call).getScrub, operation{
+			{internalSite, get, prefix + "scrub", node, need{}, "", a.scrubs.getScrub, operation{
 				id: "getScrubOfWorker", about: "How far a worker is with looking for damage, and what it has found",
 				gives: wire.ScrubShown{},
 			}},
-			{internalSite, post, prefix + "scrub", node, need{}, "", (*call).beginScrubOfWorker, operation{
+			{internalSite, post, prefix + "scrub", node, need{}, "", a.scrubs.beginScrubOfWorker, operation{
 				id: "beginScrubOfWorker", about: "Have a worker look for damage now", body: struct{}{}, optional: true,
 				gives: wire.ScrubShown{},
 			}},

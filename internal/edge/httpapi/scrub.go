@@ -15,63 +15,67 @@ import (
 	"j17/internal/plane/control"
 )
 
+// scrubHandlers look for damage in what is stored.
+type scrubHandlers struct {
+	registry *control.Registry
+	scrub    *scrub.Service
+}
+
 // scrubRoutes are those of looking for damage.
-func scrubRoutes() []route {
+func (a *API) scrubRoutes() []route {
 	operate := need{control.RightOperate, aServer}
 	return []route{
-		{controlSite, get, "/api/scrub", operator, operate, "", (*call).getScrub, operation{
+		{controlSite, get, "/api/scrub", operator, operate, "", a.scrubs.getScrub, operation{
 			id: "getScrub", about: "How far the server is with looking for damage, and what it has found",
 			gives: wire.ScrubShown{},
 		}},
-		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", (*call).beginScrub, operation{
+		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", a.scrubs.beginScrub, operation{
 			id: "beginScrub", about: "Look for damage now", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
 		}},
 	}
 }
 
 // getScrub is GET /api/scrub, and GET /internal/control/scrub of a worker.
-func (c *call) getScrub(w http.ResponseWriter) error {
-	nodes := c.scrubOfWorkers(http.MethodGet)
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
+func (h *scrubHandlers) getScrub(c *call, w http.ResponseWriter) error {
+	nodes := h.scrubOfWorkers(c, http.MethodGet)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status()), Nodes: nodes})
 }
 
 // beginScrub is POST /api/scrub.
-func (c *call) beginScrub(w http.ResponseWriter) error {
+func (h *scrubHandlers) beginScrub(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	c.api.Scrub.Begin()
+	h.scrub.Begin()
 	rec := control.Record{Action: "scrub.begin"}
-	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
-		c.notAudited(rec.Action, err)
-	}
-	nodes := c.scrubOfWorkers(http.MethodPost)
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status()), Nodes: nodes})
+	c.record(rec)
+	nodes := h.scrubOfWorkers(c, http.MethodPost)
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status()), Nodes: nodes})
 }
 
 // beginScrubOfWorker is POST /internal/control/scrub. The headnode has it in the audit log.
-func (c *call) beginScrubOfWorker(w http.ResponseWriter) error {
+func (h *scrubHandlers) beginScrubOfWorker(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
-	c.api.Scrub.Begin()
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(c.api.Scrub.Status())})
+	h.scrub.Begin()
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status())})
 }
 
 // scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
-func (c *call) scrubOfWorkers(method string) []wire.NodeScrub {
+func (h *scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub {
 	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	nodes := c.api.Registry.Nodes.All()
+	nodes := h.registry.Nodes.All()
 	all := make([]wire.NodeScrub, len(nodes))
 	var asked panics.Parts
 	for i, n := range nodes {
 		asked.Go(func() {
 			all[i].Node = n.Name
-			shown, err := c.scrubOfWorker(ctx, method, n)
+			shown, err := h.scrubOfWorker(ctx, c, method, n)
 			if err != nil {
 				all[i].Error = new(err.Error())
 				return
@@ -86,8 +90,8 @@ func (c *call) scrubOfWorkers(method string) []wire.NodeScrub {
 // maxScrub bounds what a worker says of its scrubbing, in bytes: a hundred findings are a fraction of it.
 const maxScrub = 1 << 20
 
-func (c *call) scrubOfWorker(ctx context.Context, method string, n control.Node) (shown wire.ScrubShown, err error) {
-	resp, err := c.askNode(ctx, method, n, "/internal/control/scrub")
+func (*scrubHandlers) scrubOfWorker(ctx context.Context, c *call, method string, n control.Node) (shown wire.ScrubShown, err error) {
+	resp, err := c.api.forward.askNode(ctx, method, n, "/internal/control/scrub")
 	if err != nil {
 		return shown, errors.New("the worker does not answer")
 	}

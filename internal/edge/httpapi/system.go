@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,32 +11,40 @@ import (
 	"j17/internal/lang/spec"
 )
 
+// serverHandlers answer what a server is and how it is.
+type serverHandlers struct {
+	advance      func(context.Context, time.Duration) (time.Time, error)
+	restoringAny func() bool
+	sign         string
+	store        Storage
+}
+
 // root is GET /: what this server is.
-func (c *call) root(w http.ResponseWriter) error {
+func (*serverHandlers) root(c *call, w http.ResponseWriter) error {
 	b := append([]byte(`{"ok":true,"service":"j17","version":`), strconv.Quote(c.api.Version)...)
 	return c.reply(w, http.StatusOK, append(b, '}'))
 }
 
 // live is GET /livez: the process answers.
-func (c *call) live(w http.ResponseWriter) error {
-	if c.api.Sign != "" {
-		w.Header().Set(HeaderSign, c.api.Sign)
+func (h *serverHandlers) live(c *call, w http.ResponseWriter) error {
+	if h.sign != "" {
+		w.Header().Set(HeaderSign, h.sign)
 	}
 	return c.reply(w, http.StatusOK, []byte(`{"ok":true}`))
 }
 
 // ready is GET /readyz: the server takes writes, and with for=reads: it answers reads. It looks at nothing that costs time.
-func (c *call) ready(w http.ResponseWriter) error {
+func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 	purpose := c.query["for"]
 	select {
 	case <-c.api.draining:
 		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down")
 	default:
 	}
-	switch s := c.api.Store.Status(); {
+	switch s := h.store.Status(); {
 	case !s.Readable:
 		return j17.Errorf(j17.CodeUnavailable, "The server answers no reads: %s", s.Reason)
-	case c.api.RestoringAny != nil && c.api.RestoringAny():
+	case h.restoringAny != nil && h.restoringAny():
 		return j17.Errorf(j17.CodeUnavailable, "The server has just started and not all environments are ready yet")
 	case c.api.lost.Load() && purpose != "reads":
 		return errLost()
@@ -47,14 +56,14 @@ func (c *call) ready(w http.ResponseWriter) error {
 			return err
 		}
 	}
-	return c.live(w)
+	return h.live(c, w)
 }
 
 // maxAdvance bounds one move of a development server's clock.
 const maxAdvance = 10 * 365 * 24 * time.Hour
 
 // advanceClock is POST /_dev/clock/advance on a development server.
-func (c *call) advanceClock(w http.ResponseWriter) error {
+func (h *serverHandlers) advanceClock(c *call, w http.ResponseWriter) error {
 	var body wire.Advance
 	if err := c.decode(w, &body); err != nil {
 		return err
@@ -71,7 +80,7 @@ func (c *call) advanceClock(w http.ResponseWriter) error {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
-	now, err := c.api.AdvanceClock(c.request.Context(), by)
+	now, err := h.advance(c.request.Context(), by)
 	if err != nil {
 		return err
 	}

@@ -9,33 +9,38 @@ import (
 	"j17/internal/plane/control"
 )
 
+// tombstoneHandlers administer the erasure of personal data.
+type tombstoneHandlers struct {
+	erasures *erasure.Service
+}
+
 // tombstoneRoutes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit log is to name.
-func tombstoneRoutes() []route {
+func (a *API) tombstoneRoutes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{
-		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, (*call).createTombstone, operation{
+		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, a.tombstones.createTombstone, operation{
 			id: "createTombstone", about: "Ask for the erasure of an aggregate, or what it would reach",
 			query: tombstoned(), body: wire.NewTombstone{}, optional: true, gives: wire.TombstoneDryRun{},
 			anew: wire.TombstoneShown{},
 		}},
-		{0, get, "tombstones", operator, view, "", (*call).listTombstones, operation{
+		{0, get, "tombstones", operator, view, "", a.tombstones.listTombstones, operation{
 			id: "listTombstones", about: "What was erased or is to be, the newest first", query: pagedTombstones(),
 			gives: wire.Tombstones{},
 		}},
-		{0, get, "tombstones/{tombstone}", operator, view, "", (*call).getTombstone, operation{
+		{0, get, "tombstones/{tombstone}", operator, view, "", a.tombstones.getTombstone, operation{
 			id: "getTombstone", about: "A tombstone and how far it is", gives: wire.TombstoneShown{},
 		}},
-		{0, get, "tombstones/{tombstone}/streams", operator, view, "", (*call).listTombstoneStreams, operation{
+		{0, get, "tombstones/{tombstone}/streams", operator, view, "", a.tombstones.listTombstoneStreams, operation{
 			id: "listTombstoneStreams", about: "All streams that an erasure has reached",
 			query: []parameter{limited(), cursor()}, gives: wire.AffectedStreams{},
 		}},
-		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", (*call).getCertificate, operation{
+		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", a.tombstones.getCertificate, operation{
 			id: "getCertificate", about: "The signed certificate of an erasure", gives: file{"text/plain"},
 		}},
-		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, (*call).cancelTombstone, operation{
+		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, a.tombstones.cancelTombstone, operation{
 			id: "cancelTombstone", about: "Cancel a tombstone that is pending", gives: wire.TombstoneShown{},
 		}},
-		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, (*call).executeTombstone, operation{
+		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, a.tombstones.executeTombstone, operation{
 			id: "executeTombstone", about: "Carry out an erasure, in the background", query: forced(),
 			body: wire.ExecuteTombstone{}, optional: true, accepted: wire.TombstoneShown{},
 		}},
@@ -59,27 +64,27 @@ func pagedTombstones() []parameter {
 }
 
 // createTombstone is POST tombstone/{type}/{aggregate}.
-func (c *call) createTombstone(w http.ResponseWriter) error {
+func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) error {
 	var ask wire.NewTombstone
 	if err := c.decodeOptional(w, &ask); err != nil {
 		return err
 	}
 	typ, id := c.request.PathValue("type"), c.request.PathValue("aggregate")
-	if c.isSet("dry_run") {
-		tried, err := c.api.Erasures.Try(c.request.Context(), c.tenant, typ, id, ask)
+	if c.query.isSet("dry_run") {
+		tried, err := h.erasures.Try(c.request.Context(), c.tenant, typ, id, ask)
 		if err != nil {
 			return engine.StorageError(err)
 		}
 		return c.answer(w, http.StatusOK, tried)
 	}
-	made, err := c.api.Erasures.Create(c.actorContext(), c.tenant, typ, id, ask)
-	return c.tombstone(w, http.StatusCreated, made, err)
+	made, err := h.erasures.Create(c.actorContext(), c.tenant, typ, id, ask)
+	return h.tombstone(c, w, http.StatusCreated, made, err)
 }
 
 // listTombstones is GET tombstones.
-func (c *call) listTombstones(w http.ResponseWriter) error {
+func (h *tombstoneHandlers) listTombstones(c *call, w http.ResponseWriter) error {
 	l := c.listing()
-	page, next, err := c.api.Erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
+	page, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -94,15 +99,15 @@ func (c *call) listTombstones(w http.ResponseWriter) error {
 }
 
 // getTombstone is GET tombstones/{tombstone}.
-func (c *call) getTombstone(w http.ResponseWriter) error {
-	got, err := c.api.Erasures.Get(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
-	return c.tombstone(w, http.StatusOK, got, err)
+func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
+	got, err := h.erasures.Get(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
+	return h.tombstone(c, w, http.StatusOK, got, err)
 }
 
 // listTombstoneStreams is GET tombstones/{tombstone}/streams.
-func (c *call) listTombstoneStreams(w http.ResponseWriter) error {
+func (h *tombstoneHandlers) listTombstoneStreams(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("tombstone")
-	page, next, err := c.api.Erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.number("limit", defaultCount))
+	page, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -117,8 +122,8 @@ func (c *call) listTombstoneStreams(w http.ResponseWriter) error {
 }
 
 // getCertificate is GET tombstones/{tombstone}/certificate.
-func (c *call) getCertificate(w http.ResponseWriter) error {
-	note, err := c.api.Erasures.Certificate(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
+func (h *tombstoneHandlers) getCertificate(c *call, w http.ResponseWriter) error {
+	note, err := h.erasures.Certificate(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
 	if err != nil {
 		return engine.StorageError(err)
 	}
@@ -129,23 +134,23 @@ func (c *call) getCertificate(w http.ResponseWriter) error {
 }
 
 // cancelTombstone is DELETE tombstones/{tombstone}.
-func (c *call) cancelTombstone(w http.ResponseWriter) error {
-	got, err := c.api.Erasures.Cancel(c.actorContext(), c.tenant, c.request.PathValue("tombstone"))
-	return c.tombstone(w, http.StatusOK, got, err)
+func (h *tombstoneHandlers) cancelTombstone(c *call, w http.ResponseWriter) error {
+	got, err := h.erasures.Cancel(c.actorContext(), c.tenant, c.request.PathValue("tombstone"))
+	return h.tombstone(c, w, http.StatusOK, got, err)
 }
 
 // executeTombstone is POST tombstones/{tombstone}/execute.
-func (c *call) executeTombstone(w http.ResponseWriter) error {
+func (h *tombstoneHandlers) executeTombstone(c *call, w http.ResponseWriter) error {
 	var ask wire.ExecuteTombstone
 	if err := c.decodeOptional(w, &ask); err != nil {
 		return err
 	}
-	got, err := c.api.Erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.isSet("force"))
-	return c.tombstone(w, http.StatusAccepted, got, err)
+	got, err := h.erasures.Execute(c.actorContext(), c.tenant, c.request.PathValue("tombstone"), ask.Force || c.query.isSet("force"))
+	return h.tombstone(c, w, http.StatusAccepted, got, err)
 }
 
 // tombstone answers with a tombstone.
-func (c *call) tombstone(w http.ResponseWriter, status int, t wire.Tombstone, err error) error {
+func (*tombstoneHandlers) tombstone(c *call, w http.ResponseWriter, status int, t wire.Tombstone, err error) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}

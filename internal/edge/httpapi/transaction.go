@@ -14,21 +14,21 @@ import (
 const transactionPath = "/_transaction"
 
 // postTransaction is POST /_transaction.
-func (c *call) postTransaction(w http.ResponseWriter) error {
-	dry := c.isSet("dry_run")
+func (h *writeHandlers) postTransaction(c *call, w http.ResponseWriter) error {
+	dry := c.query.isSet("dry_run")
 	if !dry {
-		if err := c.awaitWrite(); err != nil {
+		if err := h.awaitWrite(c); err != nil {
 			return err
 		}
 	}
-	cmd, err := c.transaction(w)
+	cmd, err := h.transaction(c, w)
 	if dry {
-		return c.tryWrite(w, cmd, err)
+		return h.tryWrite(c, w, cmd, err)
 	}
 	if err != nil {
 		return err
 	}
-	receipt, err := c.api.Engine.Execute(c.request.Context(), cmd)
+	receipt, err := h.engine.Execute(c.request.Context(), cmd)
 	c.release()
 	if err != nil {
 		return err
@@ -40,11 +40,11 @@ func (c *call) postTransaction(w http.ResponseWriter) error {
 }
 
 // transaction reads the request.
-func (c *call) transaction(w http.ResponseWriter) (*engine.Command, error) {
+func (h *writeHandlers) transaction(c *call, w http.ResponseWriter) (*engine.Command, error) {
 	if c.request.Header["If-Match"] != nil {
 		return nil, j17.Errorf(j17.CodeInvalidHeader, "A transaction is about several aggregates, so there is nothing that If-Match could mean. Give writes a 'previous_length' instead.").At("if-match")
 	}
-	cmd, body, err := c.asked(w, c.api.MaxBatchBytes, transactionPath)
+	cmd, body, err := h.asked(c, w, h.maxBatch, transactionPath)
 	if err != nil {
 		return nil, err
 	}

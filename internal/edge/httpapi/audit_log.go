@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+
+	"j17/internal/base/wire"
+	"j17/internal/plane/control"
+)
+
+// auditHandlers show what was done and what went wrong.
+type auditHandlers struct {
+	registry *control.Registry
+}
+
+// auditQuery is which records are asked for, of those that the operator may see.
+func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
+	q := control.AuditQuery{
+		Instance: cmp.Or(c.instance, c.query["instance"]), // also one that is deleted: the log outlives it
+		Actor:    c.query["actor"], Action: c.query["action"], Target: c.query["target"], Outcome: control.Outcome(c.query["outcome"]),
+		From: c.query.day("from"), To: c.query.day("to"), Start: c.query["start"],
+	}
+	if c.instance == "" && !c.api.guard.may(c, "", control.RightAudit) {
+		q.Visible = func(instance string) bool { return c.api.guard.may(c, instance, control.RightAudit) }
+	}
+	return q
+}
+
+// listAudit is GET /api/audit and GET /api/instances/{id}/audit: the newest records first.
+func (h *auditHandlers) listAudit(c *call, w http.ResponseWriter) error {
+	records, next, err := h.registry.Audit.List(c.request.Context(), h.auditQuery(c), c.query.number("limit", defaultCount))
+	if err != nil {
+		return err
+	}
+	answer := wire.Records{Records: make([]wire.Record, len(records))}
+	for i := range records {
+		answer.Records[i] = recordShape(&records[i])
+	}
+	if next != "" {
+		answer.Next = &next
+	}
+	return c.answer(w, http.StatusOK, answer)
+}
+
+// recordShape is a record of the audit log as people see it.
+func recordShape(r *control.Record) wire.Record {
+	return wire.Record{
+		ID: r.ID, At: r.At, Action: r.Action, Actor: actorShape(r.Actor), Instance: r.Instance, Environment: r.Environment, Target: r.Target,
+		Outcome: string(r.Outcome), Code: r.Code, RequestID: r.RequestID, Details: r.Details,
+	}
+}
+
+func actorShape(a control.Actor) wire.Actor {
+	return wire.Actor{Kind: string(a.Kind), ID: a.ID, Email: a.Email, Address: a.Address}
+}
+
+// exportAudit is GET /api/audit/export and GET /api/instances/{id}/audit/export: one record a line, the newest first.
+func (h *auditHandlers) exportAudit(c *call, w http.ResponseWriter) error {
+	for rec, err := range h.registry.Audit.Export(c.request.Context(), h.auditQuery(c)) {
+		if err == nil {
+			var line []byte
+			if line, err = marshal(recordShape(&rec)); err == nil {
+				c.startLines(w)
+				if c.request.Method == http.MethodHead {
+					return nil // that there is a first record is all there is to say
+				}
+				var n int
+				n, err = w.Write(append(line, '\n'))
+				c.bytes += int64(n)
+			}
+		}
+		if err != nil && c.status == 0 {
+			return err
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // The answer has begun: only breaking it off tells that it is not whole.
+		}
+	}
+	c.startLines(w)
+	return nil
+}

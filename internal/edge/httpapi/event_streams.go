@@ -1,0 +1,534 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/panics"
+	"j17/internal/base/work"
+	"j17/internal/follow/tail"
+)
+
+// Limits on streams that the options do not state.
+const (
+	DefaultStreamsPerKey = 100
+	DefaultStreams       = 10_000
+)
+
+const (
+	// patience is how long a client may take nothing while there is something for it. Where nobody can tell what it has taken, that is how
+	// long it may take for what is written at a time.
+	patience = 5 * time.Second
+	// holdPatience is how long a client that takes little may keep a part of the memory that all streams share.
+	holdPatience = 5 * time.Minute
+	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts.
+	pulseInterval = 500 * time.Millisecond
+	checkInterval = 5 * time.Second
+	// reservedShare is the part of all streams that no single environment can take.
+	reservedShare = 16
+	// socketBytes is how much the system may hold for a client that takes nothing, writeBytes how much is written at a time, and sharedBytes
+	// how much where other answers share the connection.
+	socketBytes = 128 << 10
+	writeBytes  = 16 << 10
+	sharedBytes = 4 << 10
+	// wokenAtOnce is how many streams that have something due are woken together, and wakeRest the time between that and the next of them.
+	// hungUpAtOnce is how many connections of clients that take nothing are closed at a time.
+	wokenAtOnce  = 128
+	wakeRest     = 5 * time.Millisecond
+	hungUpAtOnce = 16
+)
+
+// streams are the answers under way that have no end of their own: event streams, and pages that wait for an event. One goroutine
+// looks after all of them, while there are any.
+type streams struct {
+	api       *API
+	sent, cut atomic.Uint64
+	// taken tells what a client has taken; see there.
+	taken func(net.Conn) (uint64, bool)
+	// ends are the places of streams whose clients are hung up on.
+	ends *work.Pool
+	// passes are those of live views.
+	passes livePasses
+
+	mu            sync.Mutex
+	running       map[*stream]struct{}
+	byKey         map[string]*keyStreams
+	byEnvironment map[j17.Tenant]int
+	// unwatch ends the goroutine; nil while there is none.
+	unwatch context.CancelFunc
+}
+
+// keyStreams are how many streams an API key has open, and the pace of its live views.
+type keyStreams struct {
+	open int
+	pace pace
+}
+
+// stream is one of them.
+type stream struct {
+	all       *streams
+	call      *call
+	w         http.ResponseWriter
+	control   *http.ResponseController
+	heartbeat time.Duration // 0 for none
+	// pace is that of the live views of its key.
+	pace *pace
+	// pulse receives when the stream should look after itself.
+	pulse chan struct{}
+	// frame is where events are put together; pending tells that there is something to flush.
+	frame   []byte
+	pending bool
+	// wrote is when something was written last, in Unix nanoseconds; told the position that the client knows; failure what became
+	// of a write.
+	wrote   atomic.Int64
+	told    j17.StreamID
+	placed  bool // a position was told
+	failure error
+	// conn is its connection, nil where others share it or there is none; writing is since when a write is under way, in Unix
+	// nanoseconds, 0 while none is.
+	conn    net.Conn
+	writing atomic.Int64
+	// holding is since when what is being written has a part of the memory that all streams share, in Unix nanoseconds, 0 while it has none.
+	holding atomic.Int64
+	// The rest belongs to the goroutine that looks after streams. checked is when the stream's key was looked at last, taken what its client
+	// had taken of the write that was under way since looked.
+	checked time.Time
+	looked  int64
+	taken   uint64
+
+	mu   sync.Mutex
+	over bool
+}
+
+func newStreams(a *API) *streams {
+	return &streams{
+		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2), passes: livePasses{all: map[string]*question{}},
+		running: map[*stream]struct{}{}, byKey: map[string]*keyStreams{}, byEnvironment: map[j17.Tenant]int{},
+	}
+}
+
+// open lets a call have an answer without an end. It has to be closed.
+func (all *streams) open(c *call, w http.ResponseWriter, heartbeat time.Duration) (*stream, error) {
+	s := &stream{all: all, call: c, w: plain(w), heartbeat: heartbeat, pulse: make(chan struct{}, 1)}
+	s.control = http.NewResponseController(s.w)
+	s.checked = s.now()
+	s.wrote.Store(s.checked.UnixNano())
+	if err := all.add(s); err != nil {
+		return nil, err
+	}
+	if heartbeat > 0 {
+		// Where there is no connection, as in tests, there are no limits either.
+		_ = s.control.SetReadDeadline(time.Time{})
+		conn := socketOf(c.request.Context())
+		limitSocket(conn)
+		if c.request.ProtoMajor == 1 {
+			s.conn = conn
+		}
+	}
+	return s, nil
+}
+
+// add counts a stream, if there may be one more.
+func (all *streams) add(s *stream) error {
+	c := s.call
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	perKey, most := all.api.StreamsPerKey, all.api.Streams
+	of := all.byKey[c.principal.ID]
+	if of == nil {
+		of = &keyStreams{}
+	}
+	switch inEnvironment := most - most/reservedShare; {
+	case of.open >= perKey:
+		return tooManyStreams(perKey, scopeKey, "an API key")
+	case len(all.running) >= most:
+		return tooManyStreams(most, "server", "the server")
+	case all.byEnvironment[c.tenant] >= inEnvironment:
+		return tooManyStreams(inEnvironment, "environment", "an environment")
+	}
+	all.running[s] = struct{}{}
+	of.open++
+	all.byKey[c.principal.ID], s.pace = of, &of.pace
+	all.byEnvironment[c.tenant]++
+	if all.unwatch == nil {
+		watching, stop := context.WithCancel(context.WithoutCancel(c.request.Context()))
+		all.unwatch = stop
+		go all.watch(watching)
+	}
+	return nil
+}
+
+// close ends a stream. Its last bytes have a moment.
+func (s *stream) close() {
+	if s.failure != nil {
+		s.hangUp()
+	}
+	all, c := s.all, s.call
+	all.mu.Lock()
+	delete(all.running, s)
+	if of := all.byKey[c.principal.ID]; of.open > 1 {
+		of.open--
+	} else {
+		delete(all.byKey, c.principal.ID)
+	}
+	if all.byEnvironment[c.tenant]--; all.byEnvironment[c.tenant] == 0 {
+		delete(all.byEnvironment, c.tenant)
+	}
+	if len(all.running) == 0 {
+		all.unwatch()
+		all.unwatch = nil
+	}
+	all.mu.Unlock()
+	if s.heartbeat > 0 {
+		_ = s.control.SetWriteDeadline(s.now().Add(time.Second))
+	}
+}
+
+// hangUp closes the connection of a client that has taken nothing. Where one event was too much for very many of them, they are not all
+// closed at the same moment.
+func (s *stream) hangUp() {
+	c := s.call
+	n, err := s.all.ends.Take(context.WithoutCancel(c.request.Context()), string(c.tenant), 1)
+	if err != nil {
+		return
+	}
+	defer s.all.ends.Give(string(c.tenant), n)
+	if s.conn != nil {
+		_ = s.conn.Close() // nothing more goes out
+	}
+}
+
+// count returns how many streams are open.
+func (all *streams) count() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.running)
+}
+
+// list returns the open streams, in the memory of into; none once ended is closed, which is done under mu.
+func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	into = into[:0]
+	select {
+	case <-ended:
+		return into
+	default:
+	}
+	for s := range all.running {
+		into = append(into, s)
+	}
+	return into
+}
+
+// look wakes a stream for what is due, and ends it where its key counts no more. It reports whether it did either.
+func (s *stream) look(now time.Time) (woken bool) {
+	if now.Sub(s.checked) >= checkInterval {
+		s.checked = now
+		if woken = !s.all.api.guard.stillAllowed(s.call); woken {
+			s.end()
+		}
+	}
+	if s.due(now) {
+		s.wake()
+		woken = true
+	}
+	s.attend(now)
+	return woken
+}
+
+// watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
+func (all *streams) watch(ctx context.Context) {
+	var open []*stream
+	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
+		open = all.list(open, ctx.Done())
+		now, woken := clk.Now(), 0
+		all.passes.forget(now.Add(-pulseInterval))
+		for _, s := range open {
+			err := panics.Caught(func() error {
+				if s.look(now) {
+					woken++
+				}
+				return nil
+			})
+			if err != nil { // it is not known whether it may go on
+				all.api.Logger.LogAttrs(ctx, slog.LevelError, "a live stream was ended", slog.String("tenant", string(s.call.tenant)), slog.Any("error", err))
+				s.end()
+			}
+			if woken == wokenAtOnce {
+				woken = 0
+				_ = clk.Wait(ctx, clk.Now().Add(wakeRest)) // the end is seen above
+			}
+		}
+		clear(open)
+	}
+}
+
+// endAll ends all streams at once: the server stops.
+func (all *streams) endAll() {
+	for _, s := range all.list(nil, nil) {
+		s.end()
+	}
+}
+
+// end makes the stream end, also while it waits for its client.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.heartbeat > 0 {
+		_ = s.control.SetWriteDeadline(s.now())
+	}
+	s.wake()
+}
+
+func (s *stream) wake() {
+	select {
+	case s.pulse <- struct{}{}:
+	default:
+	}
+}
+
+// ended reports whether the stream has to end.
+func (s *stream) ended() bool {
+	select {
+	case <-s.all.api.draining:
+		return true
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// now is real time: a connection knows no other.
+func (*stream) now() time.Time { return clock.System{}.Now() }
+
+// due reports whether it is time for a heartbeat.
+func (s *stream) due(now time.Time) bool {
+	return s.heartbeat > 0 && now.Sub(time.Unix(0, s.wrote.Load())) >= s.heartbeat-pulseInterval/2
+}
+
+// allow gives the client its time to take what is written next.
+func (s *stream) allow() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return http.ErrAbortHandler
+	}
+	now := s.now()
+	s.writing.Store(now.UnixNano())
+	_ = s.control.SetWriteDeadline(now.Add(patience)) // where there is no connection there are no limits either
+	return nil
+}
+
+// hold notes that what comes next has a part of the memory that all streams share, or has given it back.
+func (s *stream) hold(has bool) {
+	since := int64(0)
+	if has {
+		since = s.now().UnixNano()
+	}
+	s.holding.Store(since)
+}
+
+// attend gives a client more time that has taken something of what is being written, however little: without end as long as that is in nobody's
+// way. A connection says that it can be written to only when much of what it holds was taken, which takes a slow client longer than its time.
+func (s *stream) attend(now time.Time) {
+	since := s.writing.Load()
+	if held := s.holding.Load(); held != 0 && now.Sub(time.Unix(0, held)) > holdPatience {
+		return
+	}
+	if since == 0 || s.conn == nil || now.Sub(time.Unix(0, since)) < pulseInterval {
+		return
+	}
+	n, known := s.all.taken(s.conn)
+	if !known {
+		return
+	}
+	more := s.looked == since && n != s.taken
+	s.looked, s.taken = since, n
+	if !more {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		_ = s.control.SetWriteDeadline(now.Add(patience))
+	}
+}
+
+// put writes a part of the stream. After a failure it does nothing; flush tells.
+func (s *stream) put(part []byte) {
+	s.pending = true
+	size := writeBytes
+	if s.conn == nil {
+		size = sharedBytes
+	}
+	defer s.writing.Store(0)
+	for len(part) > 0 && s.failure == nil {
+		if s.failure = s.allow(); s.failure != nil {
+			return
+		}
+		n, err := s.w.Write(part[:min(len(part), size)])
+		s.call.bytes += int64(n)
+		s.failure, part = err, part[n:]
+	}
+}
+
+// flush sends what was put. An error ends the stream.
+func (s *stream) flush() error {
+	if !s.pending {
+		return s.failure
+	}
+	s.pending = false
+	if s.failure == nil {
+		s.failure = s.allow()
+	}
+	if s.failure == nil {
+		s.failure = s.control.Flush()
+		s.writing.Store(0)
+	}
+	if s.failure != nil {
+		if errors.Is(s.failure, os.ErrDeadlineExceeded) && !s.ended() {
+			s.all.cut.Add(1)
+		}
+		return s.failure
+	}
+	if s.call.request.ProtoMajor > 1 {
+		_ = s.control.SetWriteDeadline(time.Time{}) // which would end the stream while it is idle
+	}
+	s.wrote.Store(s.now().UnixNano())
+	return nil
+}
+
+// plain returns what writes without compression, which would keep what it is given, and much memory.
+func plain(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		wrapped, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = wrapped.Unwrap()
+	}
+}
+
+// connectionKey is the key of a request's connection among the values of its context.
+type connectionKey struct{}
+
+// ConnContext makes the connection of requests known to them. It is an http.Server's.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// socketOf returns the connection of a request, below its encryption; nil where it is not known.
+func socketOf(ctx context.Context) net.Conn {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	if encrypted, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return encrypted.NetConn()
+	}
+	return conn
+}
+
+// limitSocket bounds what the system holds for the client of a stream.
+func limitSocket(conn net.Conn) {
+	if socket, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = socket.SetWriteBuffer(socketBytes) // the usual size does no harm
+	}
+}
+
+// typeStream is the media type of server-sent events.
+const typeStream = "text/event-stream"
+
+// headerLastEvent is where a client of server-sent events says what it had last.
+const headerLastEvent = "Last-Event-Id"
+
+// startStream sends the headers of a stream.
+func (c *call) startStream(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", typeStream)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies would wait for more
+	if c.request.ProtoMajor == 1 {
+		h.Set("Connection", "close") // whose buffers are those of a stream
+	}
+	c.status = http.StatusOK
+	w.WriteHeader(http.StatusOK)
+}
+
+// await waits until the reader may have something, and keeps the client posted that the stream lives. It reports false when the
+// stream is at its end, which it is where others are tagged with what the client asks for.
+func (s *stream) await(ctx context.Context, reader *tail.Reader, retagged func() bool) bool {
+	for {
+		select {
+		case <-reader.Ready():
+			return true
+		case <-ctx.Done():
+			return false
+		case <-s.pulse:
+		}
+		if s.ended() {
+			return false
+		}
+		if !s.due(s.now()) {
+			continue
+		}
+		if retagged() {
+			return false
+		}
+		s.put([]byte(":\n"))
+		s.position(reader.Position())
+		if s.flush() != nil {
+			return false
+		}
+	}
+}
+
+// position tells the client how far the stream has come, which is where it goes on when it connects again.
+func (s *stream) position(at j17.StreamID) {
+	if at != s.told || !s.placed {
+		s.told, s.placed = at, true
+		s.put(at.AppendPosition([]byte("id: ")))
+		s.put([]byte("\n"))
+	}
+	s.put([]byte("\n"))
+}
+
+// events writes events.
+func (s *stream) events(events []tail.Event) {
+	for i := range events {
+		ev := &events[i]
+		s.told, s.placed = ev.ID, true
+		s.frame = append(ev.ID.Append(append(s.frame, "id: "...)), "\ndata: "...)
+		s.frame = append(append(s.frame, ev.Raw...), "\n\n"...)
+		if len(s.frame) >= writeBytes || i == len(events)-1 {
+			s.put(s.frame)
+			s.frame = s.frame[:0]
+		}
+	}
+	if cap(s.frame) > 2*writeBytes {
+		s.frame = nil
+	}
+	s.all.sent.Add(uint64(len(events)))
+}
+
+// event writes an event of a view as of a position.
+func (s *stream) event(ev *liveEvent, at j17.StreamID) {
+	s.told, s.placed = at, true
+	head := append(append(s.frame[:0], "event: "...), ev.name...)
+	head = append(at.AppendPosition(append(head, "\nid: "...)), "\ndata: "...)
+	s.put(head)
+	for _, part := range ev.parts {
+		s.put(part)
+	}
+	s.put([]byte("\n\n"))
+	s.frame = nil
+}

@@ -1,0 +1,216 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/base/panics"
+	"j17/internal/base/wire"
+	"j17/internal/derived/projection"
+	"j17/internal/plane/control"
+)
+
+// getFault is GET /api/errors/{error_id} and the administration's GET errors/{error_id}, which knows the errors of its
+// environment only.
+func (h *auditHandlers) getFault(c *call, w http.ResponseWriter) error {
+	f, err := h.registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
+	if c.instance == "" && j17.CodeOf(err) == j17.CodeNotFound {
+		if f := h.faultElsewhere(c); f != nil {
+			return c.answer(w, http.StatusOK, wire.Failed{Failure: *f})
+		}
+	}
+	if err == nil && c.instance != "" && (f.Instance != c.instance || f.Environment != c.env) {
+		err = j17.Errorf(j17.CodeNotFound, "Nothing is known about an error with this id in this environment.")
+	}
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
+}
+
+// faultElsewhere asks all workers for the error that the path names; nil where none knows it.
+func (h *auditHandlers) faultElsewhere(c *call) *wire.Fault {
+	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	nodes := h.registry.Nodes.All()
+	found := make(chan *wire.Fault, len(nodes))
+	for _, n := range nodes {
+		go func() {
+			var body struct {
+				Failure *wire.Fault `json:"failure"`
+			}
+			err := panics.Logged(ctx, c.api.Logger, "asking a node for a fault", func() error {
+				resp, err := c.api.forward.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
+				if err != nil {
+					return err
+				}
+				defer func() { _ = resp.Body.Close() }() // read as far as it matters
+				if resp.StatusCode != http.StatusOK {
+					return nil
+				}
+				return json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body)
+			})
+			if err != nil {
+				body.Failure = nil
+			}
+			found <- body.Failure
+		}()
+	}
+	for range nodes {
+		if f := <-found; f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// faultOfWorker is GET /internal/control/errors/{error_id}.
+func (h *auditHandlers) faultOfWorker(c *call, w http.ResponseWriter) error {
+	f, err := h.registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
+}
+
+// faultPattern is the route of one failed request of an environment.
+const faultPattern = "errors/{error_id}"
+
+// faultHere reports whether it was this server that failed, and not the worker that has the environment.
+func (h *auditHandlers) faultHere(c *call) bool {
+	f, err := h.registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
+	return err == nil && f.Instance == c.instance && f.Environment == c.env
+}
+
+// keptPath is the path of a request as it is kept of a failure. What stands behind the name of a projection is the id of an aggregate
+// only where the projection is for each of a type. Elsewhere it is a value that events are looked for by: it belongs to no stream, and
+// no erasure could find it.
+func (fl *faultLog) keptPath(c *call) string {
+	path := c.request.URL.Path
+	name, id, ok := strings.Cut(strings.TrimPrefix(path, viewPrefix), "/")
+	if !ok || !strings.HasPrefix(path, viewPrefix) || id == "_count" || id == "_stream" {
+		return path
+	}
+	if fl.projections != nil {
+		if named, err := fl.projections.IsNamed(c.request.Context(), c.tenant, name); err == nil && named {
+			return path
+		}
+	}
+	path = viewPrefix + name + "/{id}"
+	if strings.HasSuffix(c.route, "/stream") {
+		path += "/stream"
+	}
+	return path
+}
+
+// loggedPath is the path of a request as it is logged, where no erasure looks for anything: as it is kept of a failure, and where an identifier is
+// none, which may be anything that somebody takes for one, the pattern of the route.
+func (fl *faultLog) loggedPath(c *call) string {
+	if c.failure != nil && c.failure.Code == j17.CodeInvalidIdentifier {
+		return c.route
+	}
+	return fl.keptPath(c)
+}
+
+// reportFault keeps what there is to know about a request that failed through the server's fault.
+func (fl *faultLog) reportFault(c *call, id, path string, e *j17.Error, err error, stack string) {
+	said := *e
+	said.Err = nil
+	f := control.Fault{
+		ID: id, Code: e.Code, Status: StatusOf(e.Code), Message: j17.Record(&said), Stack: stack,
+		Method: c.request.Method, Route: c.route, Path: path, Instance: c.instance, Environment: c.env,
+		Principal: c.principal.ID, RequestID: c.requestID, CorrelationID: c.correlationID, Version: fl.version,
+	}
+	if e.IsPlain() {
+		f.Message = e.Message
+	}
+	if cause := j17.Record(err); cause != f.Message {
+		f.Cause = cause
+	}
+	fl.registry.Faults.Report(f)
+}
+
+// faultLog turns errors into answers and keeps what there is to know of those that are the server's fault.
+type faultLog struct {
+	logger      *slog.Logger
+	projections *projection.Service
+	registry    *control.Registry
+	restoring   func(j17.Tenant) bool
+	version     string
+	mint        *ident.Minter
+}
+
+func newFaultLog(o *Options, mint *ident.Minter) *faultLog {
+	return &faultLog{
+		registry: o.Registry, projections: o.Projections, restoring: o.Restoring, mint: mint, logger: o.Logger, version: o.Version,
+	}
+}
+
+// problem returns what is said of an error that ends a call, and logs and records it if the fault is the server's.
+func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
+	// What is no public error becomes one.
+	e, ok := errors.AsType[*j17.Error](err)
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		e = j17.Errorf(j17.CodeUnavailable, "The request was given up before it was answered. Try again.")
+	default:
+		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(err)
+	}
+	if e.Code == j17.CodeNoSpec && fl.restoring != nil && fl.restoring(c.tenant) {
+		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)
+	}
+	c.failure = e
+	p := problemOf(e.Code)
+	body := &wire.Problem{
+		Type: "urn:j17:error:" + string(e.Code), Title: p.title, Status: p.status, Detail: e.Message, Error: e.Message, Code: e.Code,
+		Path: e.Path, EventIndex: e.EventIndex, WriteIndex: e.WriteIndex, Details: e.Details, Errors: e.Errors,
+	}
+	if p.status < http.StatusInternalServerError || passes(e.Code) {
+		return e, body
+	}
+
+	body.ErrorID = fl.mint.Handle(ident.ErrorPrefix)
+	path := fl.keptPath(c)
+	level := slog.LevelError
+	if p.status == http.StatusServiceUnavailable {
+		level = slog.LevelDebug // the state of the server, which it has logged when it came about
+	}
+	fl.logger.LogAttrs(c.request.Context(), level, "request failed",
+		slog.String("error_id", body.ErrorID), slog.String("code", string(e.Code)), slog.String("request_id", c.requestID),
+		slog.String("method", c.request.Method), slog.String("path", fl.registry.Faults.Redact(path)), slog.String("error", fl.registry.Faults.Redact(j17.Record(err))))
+	stack := e.Stack()
+	if stack == "" {
+		stack = string(debug.Stack())
+	}
+	fl.reportFault(c, body.ErrorID, path, e, err, stack)
+	return e, body
+}
+
+func (fl *faultLog) redactedProblem(body *wire.Problem) []byte {
+	return fl.redacted(body, func() any {
+		body.Details, body.Errors = nil, nil
+		return body
+	})
+}
+
+// redacted encodes what is said of an error. Details come from everywhere: where they cannot be encoded, less returns the same without
+// them. Errors quote what was sent, and that may be a token, pasted where it does not belong.
+func (fl *faultLog) redacted(body any, less func() any) []byte {
+	raw, err := marshal(body)
+	if err != nil {
+		raw, _ = marshal(less()) // strings and numbers only
+	}
+	return []byte(fl.registry.Faults.Redact(string(raw)))
+}

@@ -1,0 +1,438 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"j17"
+	"j17/internal/base/ident"
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/follow/tail"
+	"j17/internal/plane/control"
+)
+
+// feedHandlers read the feed of an environment, by the page and as streams.
+type feedHandlers struct {
+	engine   *engine.Engine
+	registry *control.Registry
+	tail     *tail.Tail
+	pageWork int64
+}
+
+// allEvents is for walks that only their budget and their reader end.
+const allEvents = 1 << 30
+
+// feed is GET /_events: a page of the events of the environment.
+func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
+	for wait := c.query.duration("wait", 0); ; wait = 0 {
+		f, err := h.filter(c)
+		if err != nil {
+			return err
+		}
+		retagged, err := h.retagged(c)
+		if err != nil {
+			return err
+		}
+		page, err := h.awaitPage(c, w, f, wait, retagged)
+		if err != nil {
+			return err
+		}
+		if !retagged() {
+			return page.write(w)
+		}
+		// Part of it was looked for by the tags of one spec, and part by those of another: it is looked for anew, as if asked now.
+	}
+}
+
+// awaitPage returns a page of the events that a filter lets through. Where there is none it waits for one, but not beyond a deployment that
+// changes which events have the tags.
+func (h *feedHandlers) awaitPage(c *call, w http.ResponseWriter, f tail.Filter, wait time.Duration, retagged func() bool) (*eventPage, error) {
+	page := h.feedPage(c, f, c.query.streamID("after"), retagged)
+	if err := page.measure(); err != nil {
+		return nil, err
+	}
+	if wait == 0 || page.events > 0 || page.more || c.request.Method == http.MethodHead {
+		return page, nil
+	}
+	at, err := h.awaitEvent(c, w, f, page.last, wait, retagged)
+	if err != nil {
+		return nil, err
+	}
+	page = h.feedPage(c, f, at, retagged)
+	return page, page.measure()
+}
+
+// aggregateType reads the parameter type, "" for none: a type of the spec, or of an earlier one of which there are events.
+func (h *feedHandlers) aggregateType(c *call) (string, error) {
+	name := c.query["type"]
+	if name == "" {
+		return "", nil
+	}
+	known, err := h.engine.KnowsType(c.request.Context(), c.tenant, name)
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		return "", j17.Errorf(j17.CodeInvalidParameter, "There is no aggregate type '%s', and no event of one", j17.Printable(name)).At("type")
+	}
+	return name, nil
+}
+
+// filter reads the parameters of a filter.
+func (h *feedHandlers) filter(c *call) (f tail.Filter, err error) {
+	if f.Type, err = h.aggregateType(c); err != nil {
+		return f, err
+	}
+	if f.Event = c.query["event"]; f.Event != "" {
+		known, err := h.knowsEvent(c, f.Event)
+		if err != nil {
+			return f, err
+		}
+		if !known {
+			return f, j17.Errorf(j17.CodeInvalidParameter, "There is no event type of that name in the spec, nor was there one in an earlier version.").At("event")
+		}
+	}
+	if f.Actor, err = h.agentTag(c, "actor", j17.ActorTag); err != nil {
+		return f, err
+	}
+	if f.Target, err = h.agentTag(c, "target", j17.TargetTag); err != nil {
+		return f, err
+	}
+	if f.Types, err = h.types(c); err != nil {
+		return f, err
+	}
+	f.Tags, err = h.tags(c)
+	return f, err
+}
+
+// types reads the parameter of patterns of event types.
+func (h *feedHandlers) types(c *call) (tail.Types, error) {
+	given, ok := c.query["types"]
+	if !ok {
+		return "", nil
+	}
+	patterns := wire.SplitList(given)
+	for _, text := range patterns {
+		if err := h.checkPattern(c, text); err != nil {
+			return "", err
+		}
+	}
+	return tail.NewTypes(patterns), nil
+}
+
+// checkPattern checks that what a pattern names is in the spec, or was in an earlier version.
+func (h *feedHandlers) checkPattern(c *call, text string) error {
+	p, known, err := h.engine.Pattern(c.request.Context(), c.tenant, text)
+	if err == nil || !known {
+		return ofParameter(err, "types")
+	}
+	if stored, failed := h.hadEvent(c, p.EventType, true); failed != nil || stored {
+		return failed
+	}
+	return ofParameter(err, "types")
+}
+
+// tags reads the parameter of tags.
+func (h *feedHandlers) tags(c *call) (tail.Tags, error) {
+	given, ok := c.query["tags"]
+	if !ok {
+		return "", nil
+	}
+	tags, err := h.engine.Tags(c.request.Context(), c.tenant, wire.SplitList(given))
+	return tail.NewTags(tags), ofParameter(err, "tags")
+}
+
+// ofParameter makes a fault of a body one of a parameter.
+func ofParameter(err error, name string) error {
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidField {
+		return j17.Errorf(j17.CodeInvalidParameter, "%s", e.Message).At(name)
+	}
+	return err
+}
+
+// agentTag reads the parameter of an actor or a target; "" without it.
+func (h *feedHandlers) agentTag(c *call, name string, tag func(j17.Agent) string) (string, error) {
+	given, ok := c.query[name]
+	if !ok {
+		return "", nil
+	}
+	key, _ := j17.ParseKey(given) // checked
+	agent, err := h.engine.Agent(c.tenant, j17.Agent(key))
+	if e, ok := errors.AsType[*j17.Error](err); ok && e.Code == j17.CodeInvalidIdentifier {
+		return "", j17.Errorf(j17.CodeInvalidParameter, "%s", e.Message).At(name)
+	}
+	return tag(agent), err
+}
+
+// knowsEvent reports whether the spec has an event type, or an earlier version of it may have had it. The markers of erased events need no spec.
+func (h *feedHandlers) knowsEvent(c *call, name string) (bool, error) {
+	if name == ident.WasTombstoned || h.engine.HasEvent(c.tenant, name) {
+		return true, nil
+	}
+	return h.hadEvent(c, name, false)
+}
+
+// hadEvent reports whether a version of the spec may have had an event type: events of that type may be stored then. It looks for the name
+// in the text of those versions, from the newest on, as long as that takes little; earlier leaves the newest one out.
+func (h *feedHandlers) hadEvent(c *call, name string, earlier bool) (bool, error) {
+	ctx := c.request.Context()
+	versions, err := h.registry.Specs.History(ctx, c.instance, c.env, 1, allEvents)
+	if err != nil {
+		return false, err
+	}
+	if earlier && len(versions) > 0 {
+		versions = versions[1:]
+	}
+	quoted := value.AppendString(nil, name)
+	b := work.New(ctx, work.Command)
+	for i := range versions {
+		s, err := h.registry.Specs.Version(ctx, c.instance, c.env, versions[i].Version)
+		if err != nil {
+			return false, err
+		}
+		if !b.SpendBytes(len(s.Source)) || bytes.Contains(s.Source, quoted) {
+			break
+		}
+		if i == len(versions)-1 {
+			return false, nil
+		}
+	}
+	return len(versions) > 0, nil
+}
+
+// feedPage returns a page of the events that a filter lets through.
+func (h *feedHandlers) feedPage(c *call, f tail.Filter, after j17.StreamID, retagged func() bool) *eventPage {
+	p := &eventPage{c: c, after: after, count: c.query.number("count", defaultCount), lines: acceptsLines(c.request.Header), ofFeed: true, outdated: retagged}
+	p.read = func(after j17.StreamID, count int) (iter.Seq2[*j17.Event, error], error) {
+		p.walk = h.tail.Walk(c.tenant, f, after)
+		limit := count
+		if f.Passes() {
+			limit = allEvents
+		}
+		b := work.New(c.request.Context(), h.pageWork)
+		return failing(p.walk.Events(c.request.Context(), limit, b)), nil
+	}
+	return p
+}
+
+// failing gives errors of the store the form in which clients see them.
+func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
+	return func(yield func(*j17.Event, error) bool) {
+		for ev, err := range events {
+			if !yield(ev, engine.StorageError(err)) {
+				return
+			}
+		}
+	}
+}
+
+// awaitEvent waits until there is an event that a filter lets through, and returns how far it has looked: up to the event, or up
+// to where there was none when the time was over, or when other events have the tags.
+func (h *feedHandlers) awaitEvent(c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool) (j17.StreamID, error) {
+	c.slot.Renew()
+	c.allowTime(w, wait+readGrace)
+	s, err := c.api.streams.open(c, w, 0)
+	if err != nil {
+		return after, err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(c.request.Context(), wait)
+	defer cancel()
+	reader, err := h.tail.Open(ctx, c.tenant, f, after)
+	if err != nil {
+		return after, engine.StorageError(err)
+	}
+	defer reader.Close()
+
+	// One that is too large for nothing is there.
+	var p tail.Piece
+	for {
+		err := h.takePiece(ctx, c, reader, &p, 0)
+		switch {
+		case p.Needs > 0 || s.ended() || retagged():
+			return reader.Position(), nil
+		case err != nil && ctx.Err() == nil:
+			return after, err
+		case p.More:
+			continue
+		}
+		select {
+		case <-reader.Ready():
+		case <-s.pulse:
+		case <-ctx.Done():
+			if c.request.Context().Err() != nil {
+				return after, c.request.Context().Err()
+			}
+			return reader.Position(), nil
+		}
+	}
+}
+
+// readGrace is how long a page may take beside the time that it waits.
+const readGrace = time.Minute
+
+// takePiece takes from a reader. While that reads the store, it has one of the places that there are for it.
+func (*feedHandlers) takePiece(ctx context.Context, c *call, r *tail.Reader, p *tail.Piece, most int) error {
+	defer c.slot.Renew()
+	if r.Behind() {
+		got, err := c.api.resources.looks.Take(ctx, string(c.tenant), 1)
+		if err != nil {
+			return err
+		}
+		defer c.api.resources.looks.Give(string(c.tenant), got)
+	}
+	return engine.StorageError(r.Take(ctx, p, most))
+}
+
+// feedStream is GET /_events/stream: the events of the environment as they come.
+func (h *feedHandlers) feedStream(c *call, w http.ResponseWriter) error {
+	f, err := h.filter(c)
+	if err != nil {
+		return err
+	}
+	return h.stream(c, w, f)
+}
+
+// aggregateStream is GET /{type}/{id}/events/stream: those of one aggregate.
+func (h *feedHandlers) aggregateStream(c *call, w http.ResponseWriter) error {
+	r := c.request
+	key, err := h.engine.Key(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return h.stream(c, w, tail.Filter{Key: key})
+}
+
+const (
+	defaultHeartbeat = 15 * time.Second
+	// pieceBytes is how much of a stream is in memory at a time. It is accounted for if an event alone has more.
+	pieceBytes = 16 << 10
+)
+
+// streamFrom returns the position after which a stream begins: what the client had last, or the parameter, or what is there now.
+func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
+	if last := c.request.Header.Get(headerLastEvent); last != "" {
+		id, err := j17.ParsePosition(last)
+		if err != nil {
+			return id, j17.Errorf(j17.CodeInvalidHeader, "Last-Event-ID must be the id of an event of the stream, such as 1706789012345-0").At("last-event-id")
+		}
+		return id, nil
+	}
+	if _, ok := c.query["after"]; ok {
+		return c.query.streamID("after"), nil
+	}
+	head, err := h.tail.Head(c.request.Context(), c.tenant)
+	return head, engine.StorageError(err)
+}
+
+// stream answers with events as they come, until the client goes, takes nothing, or has no right to them any more, or the server
+// stops.
+func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) error {
+	after, err := h.streamFrom(c)
+	if err != nil {
+		return err
+	}
+	if c.request.Method == http.MethodHead {
+		c.startStream(w)
+		return nil
+	}
+	s, err := c.api.streams.open(c, w, c.query.duration("heartbeat", defaultHeartbeat))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx := c.request.Context()
+	retagged, err := h.retagged(c)
+	if err != nil {
+		return err
+	}
+	reader, err := h.tail.Open(ctx, c.tenant, f, after)
+	if err != nil {
+		return engine.StorageError(err)
+	}
+	defer reader.Close()
+
+	// What is wrong with the first piece is still answered as an error.
+	var p tail.Piece
+	if err := h.takePiece(ctx, c, reader, &p, pieceBytes); err != nil {
+		return err
+	}
+	c.startStream(s.w)
+	s.pending = true // the headers go out at once
+	if _, asked := c.query["after"]; !asked || !after.IsZero() {
+		s.position(after) // also before the first event: who comes again goes on from here
+	}
+	for {
+		if retagged() {
+			return nil // before anything is sent that has the tags of another spec
+		}
+		s.events(p.Events)
+		if len(p.Events) == 0 && s.due(s.now()) {
+			s.put([]byte(":\n")) // it looks at much that the client does not want
+			s.position(reader.Position())
+		}
+		if err := s.flush(); err != nil || s.ended() {
+			return nil
+		}
+		c.release()
+		s.hold(false)
+		if p.Needs > 0 {
+			err = c.take(c.api.resources.streams, int64(p.Needs), "such an event")
+			s.hold(err == nil)
+		} else if !p.More {
+			p, s.frame = tail.Piece{}, nil // or their memory would be kept for nothing
+			if !s.await(ctx, reader, retagged) {
+				return nil
+			}
+		}
+		if err == nil {
+			err = h.takePiece(ctx, c, reader, &p, max(pieceBytes, p.Needs))
+		}
+		if err != nil && j17.CodeOf(err) != j17.CodeBusy {
+			return nil
+		}
+		if err != nil {
+			p, err = tail.Piece{More: true, Needs: p.Needs}, nil // it was not its turn
+		}
+	}
+}
+
+// retagged returns what tells whether other events have the tags that the caller asks for than when it was called. Whoever asks anew is told
+// when older events have them too.
+func (h *feedHandlers) retagged(c *call) (func() bool, error) {
+	text, ok := c.query["tags"]
+	if !ok {
+		return func() bool { return false }, nil
+	}
+	given := wire.SplitList(text)
+	before := h.engine.TagsDeclared(c.tenant, given)
+	_, err := h.tags(c) // they may have changed since the parameters were read
+	return func() bool { return h.engine.TagsDeclared(c.tenant, given) != before }, err
+}
+
+// feedDetails are the details of a refused stream.
+type feedDetails struct {
+	// Limit is how many streams there may be, Of whose they are: "api-key", "environment" or "server".
+	Limit int    `json:"limit"`
+	Of    string `json:"of"`
+}
+
+func tooManyStreams(limit int, of, whose string) error {
+	e := j17.Errorf(j17.CodeTooManyStreams, "There are %s streams open already, which is as many as %s may have. Close those that nobody reads.", strconv.Itoa(limit), whose)
+	e.Details = feedDetails{limit, of}
+	return e
+}
+
+// durationFault says what a duration has to be.
+func durationFault(p *parameter) string {
+	return fmt.Sprintf("a duration from %ds to %ds, such as %ds", p.least, p.most, (p.least+p.most)/2)
+}

@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/plane/control"
+)
+
+// forwarder passes requests on to the worker that has what they are about, and asks other nodes.
+type forwarder struct {
+	cluster  *Cluster
+	logger   *slog.Logger
+	registry *control.Registry
+}
+
+func newForwarder(o *Options) *forwarder {
+	return &forwarder{cluster: o.Cluster, registry: o.Registry, logger: o.Logger}
+}
+
+// forwardTime is how long a worker may take for what the headnode passes on: as long as the longest of its routes.
+const forwardTime = transferTime
+
+// workerOf reports whether this is a headnode and a worker has the instance, whose name it returns; "" where none has it
+// yet.
+func (a *API) workerOf(instance string) (control.Node, bool) {
+	if a.Cluster == nil || a.Cluster.Node != "" {
+		return control.Node{}, false
+	}
+	i, _ := a.Registry.Instances.ByID(instance)
+	n, _ := a.Registry.Nodes.ByName(i.Node)
+	return n, true
+}
+
+// forwarded answers what needs the events of an environment with handle, and on a headnode by passing the request on to the
+// worker that has them, at an escaped path on its internal listener. Who asks has been found to have the right.
+func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, handle func(*call, http.ResponseWriter) error) error {
+	// Who has the events.
+	n, ok := c.api.workerOf(c.instance)
+	if !ok {
+		return handle(c, w)
+	}
+	target, err := url.Parse(n.InternalURL)
+	if err != nil || n.Name == "" {
+		return j17.Errorf(j17.CodeUnavailable, "No worker has this instance yet. Start a worker for this headnode.")
+	}
+	if err := fw.reach(c, n); err != nil {
+		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, does not answer. Try again.", n.Name).Because(err)
+	}
+
+	// Who asks, and at which path.
+	who, _ := control.ActorOf(c.actorContext())
+	actor, err := json.Marshal(who)
+	if err != nil {
+		return err
+	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
+	}
+
+	// The request goes on as it came, as one of this node's; the answer comes back as it is.
+	c.allowTime(w, forwardTime)
+	var failed error
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.URL.Path, p.Out.URL.RawPath = target.Scheme, target.Host, plain, path
+			p.Out.URL.RawQuery = p.In.URL.RawQuery
+			p.Out.Host = target.Host
+			for name := range p.Out.Header {
+				if !passedOn(name) {
+					delete(p.Out.Header, name)
+				}
+			}
+			p.Out.Header.Set(headerNodeSecret, fw.registry.Secrets.NodeSecret())
+			p.Out.Header.Set(headerActor, base64.StdEncoding.EncodeToString(actor))
+			p.Out.Header.Set(headerCorrelationID, c.correlationID)
+			p.Out.Header.Set(headerRequestID, c.requestID)
+		},
+		ModifyResponse: func(r *http.Response) error {
+			c.status = r.StatusCode
+			for _, own := range []string{headerRequestID, headerCorrelationID} { // which stand in the reply already
+				r.Header.Del(own)
+			}
+			return nil
+		},
+		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+		ErrorLog:      slog.NewLogLogger(fw.logger.Handler(), slog.LevelDebug),
+		Transport:     fw.cluster.Transport,
+		FlushInterval: -1,
+	}
+
+	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
+	defer cancel()
+	proxy.ServeHTTP(w, c.request.WithContext(ctx))
+	operation, _ := errors.AsType[*net.OpError](failed)
+	switch {
+	case failed == nil:
+		return nil
+	case operation != nil && operation.Op == "dial", c.request.Method == http.MethodGet, c.request.Method == http.MethodHead:
+		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
+	default:
+		return j17.Errorf(j17.CodeOutcomeUnknown, "The worker %s, which has the instance, has gone before it answered: whether it has done what was asked is not known. Look before you try again.", n.Name).Because(failed)
+	}
+}
+
+// reach asks a worker whether it answers at all, so that a request that may take long need not find out.
+func (fw *forwarder) reach(c *call, n control.Node) error {
+	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
+	defer cancel()
+	resp, err := fw.askNode(ctx, http.MethodGet, n, "/livez")
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// askNode sends a request of this server's own to an escaped path on the internal listener of another.
+func (fw *forwarder) askNode(ctx context.Context, method string, n control.Node, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.InternalURL, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set(headerNodeSecret, fw.registry.Secrets.NodeSecret())
+	return fw.cluster.Transport.RoundTrip(r)
+}
+
+// opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so
+// that it means the same row to the worker.
+func (*forwarder) opsPath(c *call) string {
+	parts := strings.SplitN(c.request.URL.EscapedPath(), "/", 7) // "", api, instances, id, ops, environment, the rest
+	return "/internal/instances/" + c.instance + "/" + string(c.env) + "/" + parts[len(parts)-1]
+}
+
+// passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
+func passedOn(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", headerIdempotencyKey, headerIdempotencyKeyOld:
+		return true
+	default:
+		return strings.HasPrefix(name, "Content-")
+	}
+}
+
+// Cluster says what part of several servers this one is.
+type Cluster struct {
+	// Node is the name of this worker; "" where this is the headnode.
+	Node string
+	// Transport reaches the other nodes.
+	Transport http.RoundTripper
+}
+
+// headerActor tells a worker for whom the headnode asks: a control.Actor as JSON in base64. It counts only with the node
+// secret.
+const headerActor = "X-J17-Actor"
+
+// replicaTime is how long a change waits for the workers that are connected.
+const replicaTime = 2 * time.Second
+
+// awaitReplicas lets workers catch up with a change before its maker is told that it is done, and notes which have not.
+func (fw *forwarder) awaitReplicas(c *call) {
+	reads := c.request.Method == http.MethodGet || c.request.Method == http.MethodHead
+	if !c.control || reads || c.awaited || fw.cluster == nil || fw.cluster.Node != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.request.Context()), replicaTime)
+	defer cancel()
+	c.awaited = true
+	if c.behind = fw.registry.Replication.AwaitReplicas(ctx); c.behind != nil {
+		fw.logger.LogAttrs(ctx, slog.LevelWarn, "a change has not reached all workers yet",
+			slog.Any("behind", c.behind), slog.String("route", c.route), slog.String("request_id", c.requestID))
+	}
+}

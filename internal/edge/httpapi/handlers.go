@@ -1,0 +1,65 @@
+package httpapi
+
+import "j17/internal/base/work"
+
+// handlers answer requests. Each holds the services that it asks, and a request's call has what all of them need.
+type handlers struct {
+	server      serverHandlers
+	reads       readHandlers
+	writes      writeHandlers
+	feeds       feedHandlers
+	places      placeHandlers
+	projections projectionHandlers
+	proofs      proofHandlers
+	blobs       blobHandlers
+	debug       debugHandlers
+	exports     exportHandlers
+	imports     importHandlers
+	listeners   listenerHandlers
+	derived     derivedHandlers
+	sagas       sagaHandlers
+	schedules   scheduleHandlers
+	checkpoints checkpointHandlers
+	tombstones  tombstoneHandlers
+	backups     backupHandlers
+	specs       specHandlers
+	accounts    accountHandlers
+	operators   operatorHandlers
+	instances   instanceHandlers
+	keys        keyHandlers
+	audits      auditHandlers
+	nodes       nodeHandlers
+	scrubs      scrubHandlers
+}
+
+// newHandlers returns the handlers of an API.
+func newHandlers(o *Options) handlers {
+	return handlers{
+		server:      serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
+		reads:       readHandlers{engine: o.Engine},
+		writes:      writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
+		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, tail: o.Tail, pageWork: work.Command},
+		places:      placeHandlers{engine: o.Engine, places: o.Places},
+		projections: projectionHandlers{projections: o.Projections},
+		proofs:      proofHandlers{engine: o.Engine, logs: o.Logs, store: o.Store},
+		blobs:       blobHandlers{blobs: o.Blobs, deploy: o.Deploy},
+		debug:       debugHandlers{deploy: o.Deploy, engine: o.Engine, registry: o.Registry},
+		exports:     exportHandlers{checkpoints: o.Checkpoints, loader: o.Loader, registry: o.Registry},
+		imports:     importHandlers{loader: o.Loader, maxImport: o.MaxImportBytes},
+		listeners:   listenerHandlers{listeners: o.Listeners, registry: o.Registry},
+		derived:     derivedHandlers{places: o.Places, projections: o.Projections, tagging: o.Tagging},
+		sagas:       sagaHandlers{sagas: o.Sagas},
+		schedules:   scheduleHandlers{schedule: o.Schedule},
+		checkpoints: checkpointHandlers{checkpoints: o.Checkpoints},
+		tombstones:  tombstoneHandlers{erasures: o.Erasures},
+		backups:     backupHandlers{backups: o.Backups},
+		specs:       specHandlers{deploy: o.Deploy, registry: o.Registry},
+		accounts:    accountHandlers{auth: o.Auth, registry: o.Registry},
+		operators:   operatorHandlers{registry: o.Registry},
+		instances:   instanceHandlers{defaultInstance: o.DefaultInstance, deploy: o.Deploy, indexes: o.Indexes, registry: o.Registry, usage: o.Usage},
+		keys:        keyHandlers{registry: o.Registry},
+		audits:      auditHandlers{registry: o.Registry},
+		nodes:       nodeHandlers{registry: o.Registry},
+		scrubs:      scrubHandlers{registry: o.Registry, scrub: o.Scrub},
+	}
+}

@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/clock"
+	"j17/internal/base/wire"
+	"j17/internal/core/eventfile"
+	"j17/internal/custody/loading"
+	"j17/internal/plane/control"
+)
+
+// importHandlers store events from files.
+type importHandlers struct {
+	loader    *loading.Loader
+	maxImport int64
+}
+
+// importEvents is POST import and POST import_jsonl: events that are history.
+func (h *importHandlers) importEvents(c *call, w http.ResponseWriter) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
+	file, err := h.eventFile(c, w)
+	if err != nil {
+		return err
+	}
+	defer file.f.Close() //nolint:errcheck // it was only read
+	done, err := h.loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, Open: file.open})
+	if done.Stored > 0 {
+		h.loaded(c, "events.import", done.Stored)
+	}
+	if err != nil {
+		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
+	}
+	return c.answer(w, http.StatusOK, wire.Imported(done))
+}
+
+// coldStart is POST cold_start: the same for an environment that has no events yet, as the body arrives.
+func (h *importHandlers) coldStart(c *call, w http.ResponseWriter) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
+	if err := h.holdsEvents(c); err != nil {
+		return err
+	}
+	c.allowTime(w, transferTime)
+	body := &steadyBody{c: c, control: http.NewResponseController(w), until: clock.System{}.Now().Add(transferTime)}
+	done, err := h.loader.ColdStart(c.request.Context(), c.tenant, eventfile.NewReader(body))
+	if err != nil {
+		return inFile(err)
+	}
+	h.loaded(c, "events.cold_start", done.Stored)
+	return c.answer(w, http.StatusOK, wire.Imported(done))
+}
+
+// steadyBody is a body that has to go on arriving: what waits for it is more than a connection.
+type steadyBody struct {
+	c       *call
+	control *http.ResponseController
+	// until is when all of it has to be there.
+	until time.Time
+}
+
+// steadyTime is how long nothing of it may arrive.
+const steadyTime = time.Minute
+
+// Read reads what arrives.
+func (b *steadyBody) Read(p []byte) (int, error) {
+	next := clock.System{}.Now().Add(steadyTime)
+	if next.After(b.until) {
+		next = b.until
+	}
+	_ = b.control.SetReadDeadline(next) // where there is no connection, as in tests, there are no limits either
+	n, err := b.c.request.Body.Read(p)
+	if _, said := errors.AsType[*j17.Error](err); err != nil && !said && !errors.Is(err, io.EOF) {
+		err = j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end. Nothing was stored.").Because(err)
+	}
+	return n, err
+}
+
+// injectEvents is POST inject: test data.
+func (h *importHandlers) injectEvents(c *call, w http.ResponseWriter) error {
+	if c.api.lost.Load() {
+		return errLost()
+	}
+	if c.env == j17.Prod {
+		return j17.Errorf(j17.CodeForbidden, "Test data can be injected into staging and test only. Use an import for events that have happened.")
+	}
+	file, err := h.eventFile(c, w)
+	if err != nil {
+		return err
+	}
+	defer file.f.Close() //nolint:errcheck // it was only read
+	done, err := h.loader.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
+	if done.Stored > 0 {
+		h.loaded(c, "events.inject", done.Stored)
+	}
+	if err != nil {
+		return withStored(inFile(err), done.Stored, "Send the others to go on")
+	}
+	return c.answer(w, http.StatusOK, wire.Injected(done))
+}
+
+// loaded records that events were loaded.
+func (*importHandlers) loaded(c *call, action string, events int) {
+	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Details: map[string]string{"events": strconv.Itoa(events)}}
+	c.record(rec)
+}
+
+// inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the body;
+// with 404 it would look as if there were nothing at the path.
+func inFile(err error) error {
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok || e.EventIndex == nil || StatusOf(e.Code) != http.StatusNotFound {
+		return err
+	}
+	with := *e
+	with.Code = j17.CodeInvalidField
+	return &with
+}
+
+// withStored adds to an error how many events were stored before it.
+func withStored(err error, stored int, next string) error {
+	if stored == 0 {
+		return err
+	}
+	e, ok := errors.AsType[*j17.Error](err)
+	if !ok {
+		e = j17.Errorf(j17.CodeInternal, "The server failed to store the whole file").Because(err)
+	}
+	with := *e
+	before := strconv.Itoa(stored) + " events were"
+	if stored == 1 {
+		before = "1 event was"
+	}
+	with.Message = strings.TrimSuffix(e.Message, ".") + ". " + before + " stored before. " + next + "."
+	return &with
+}
+
+// eventFile is a body that was put aside.
+type eventFile struct {
+	f   *os.File
+	sum [sha256.Size]byte
+}
+
+// open begins to read the file.
+func (f *eventFile) open() (*eventfile.Reader, error) {
+	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return eventfile.NewReader(f.f), nil
+}
+
+// holdsEvents refuses a body that says it is no file of events.
+func (*importHandlers) holdsEvents(c *call) error {
+	h := c.request.Header
+	if enc := h.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
+		return j17.Errorf(j17.CodeInvalidContentType, "Request bodies must not be compressed; send them without Content-Encoding")
+	}
+	accepted := []string{"application/json", typeLines, "application/jsonl", "application/jsonlines"}
+	if media, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || !slices.Contains(accepted, media) {
+		return j17.Errorf(j17.CodeInvalidContentType, "The Content-Type must be application/x-ndjson for one event a line, or application/json for an array of events")
+	}
+	return nil
+}
+
+// eventFile reads the body, which may be large, to a file.
+func (h *importHandlers) eventFile(c *call, w http.ResponseWriter) (*eventFile, error) {
+	// What is said of the body.
+	r, limit := c.request, h.maxImport
+	if err := h.holdsEvents(c); err != nil {
+		return nil, err
+	}
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+
+	// The file has no name, and the hash tells whether a repeated request is the same.
+	c.allowTime(w, transferTime)
+	f, err := scratchFile()
+	if err != nil {
+		return nil, err
+	}
+	file, sum := &eventFile{f: f}, sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), http.MaxBytesReader(w, r.Body, limit))
+	sum.Sum(file.sum[:0])
+	if err == nil && n > 0 {
+		return file, nil
+	}
+
+	// What went wrong.
+	_ = f.Close() // and with it the file is gone
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, tooLarge(limit)
+	}
+	if _, ok := errors.AsType[*os.PathError](err); ok {
+		return nil, noRoom(err)
+	}
+	if err != nil {
+		return nil, j17.Errorf(j17.CodeInvalidRequest, "The request body could not be read to its end").Because(err)
+	}
+	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
+}

@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/follow/listener"
+	"j17/internal/plane/control"
+)
+
+// listenerHandlers administer listeners and their deliveries.
+type listenerHandlers struct {
+	listeners *listener.Service
+	registry  *control.Registry
+}
+
+// listListeners is GET listeners.
+func (h *listenerHandlers) listListeners(c *call, w http.ResponseWriter) error {
+	l := c.listing()
+	all, err := h.listeners.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
+	if err != nil {
+		return err
+	}
+	shapes := make([]wire.Listener, len(all))
+	for i := range all {
+		shapes[i] = listenerShape(&all[i])
+	}
+	return list(c, w, "listeners", l, shapes)
+}
+
+// listenerShape is a listener as people see it.
+func listenerShape(l *listener.Listener) wire.Listener {
+	out := wire.Listener{
+		Name: l.Name, Status: string(l.Status), URL: l.URL, Events: []string{}, Format: l.Format, Secret: l.Secret,
+		PreviousSecret: l.Previous, PreviousSecretExpiresAt: l.PreviousUntil, Lag: l.Lag,
+	}
+	for _, p := range l.Events {
+		out.Events = append(out.Events, p.String())
+	}
+	return out
+}
+
+// pauseListener is POST listeners/{name}/pause.
+func (h *listenerHandlers) pauseListener(c *call, w http.ResponseWriter) error {
+	return h.changeListener(c, w, "listener.pause", h.listeners.Pause)
+}
+
+// resumeListener is POST listeners/{name}/resume.
+func (h *listenerHandlers) resumeListener(c *call, w http.ResponseWriter) error {
+	return h.changeListener(c, w, "listener.resume", h.listeners.Resume)
+}
+
+// rotateListener is POST listeners/{name}/rotate_secret.
+func (h *listenerHandlers) rotateListener(c *call, w http.ResponseWriter) error {
+	return h.changeListener(c, w, "listener.rotate_secret", h.listeners.Rotate)
+}
+
+// changeListener changes a listener, records it and answers with what the listener is then.
+func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action string, change func(context.Context, j17.Tenant, string) error) error {
+	var none struct{}
+	if err := c.decodeOptional(w, &none); err != nil {
+		return err
+	}
+	// What is begun is finished, and recorded, for a client that has gone too.
+	ctx, name := context.WithoutCancel(c.actorContext()), c.request.PathValue("name")
+	if err := change(ctx, c.tenant, name); err != nil {
+		return err
+	}
+	if err := h.recordListener(c, action, name, nil); err != nil {
+		return err
+	}
+	l, err := h.listeners.Get(ctx, c.tenant, name)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.ListenerChanged{Listener: listenerShape(&l)})
+}
+
+// recordListener adds what was done to a listener to the audit log.
+func (h *listenerHandlers) recordListener(c *call, action, target string, details map[string]string) error {
+	return h.registry.Audit.Add(context.WithoutCancel(c.actorContext()), control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details})
+}
+
+// replayListener is POST listeners/{name}/replay.
+func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error {
+	var body wire.ListenerReplay
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+
+	// What is to be told.
+	r := listener.Replay{OnlyFailed: body.Only == "failed"}
+	for _, at := range []struct {
+		name, value, none string
+		into              *j17.StreamID
+	}{{"after", body.After, "0", &r.After}, {"until", body.Until, "", &r.Until}} {
+		if at.value == at.none {
+			continue
+		}
+		id, err := j17.ParseStreamID(at.value)
+		if err != nil || at.none == "" && id.IsZero() { // nothing is up to before the first event, and no end at all is to be meant by it
+			return j17.Errorf(j17.CodeInvalidField, "'%s' must be the stream_id of an event, such as 1706789012345-0", at.name).At(at.name)
+		}
+		*at.into = id
+	}
+	if body.Only != "" && body.Only != "failed" {
+		return j17.Errorf(j17.CodeInvalidField, "'only' must be \"failed\", or be left out").At("only")
+	}
+
+	// Only how much that is.
+	name := c.request.PathValue("name")
+	if body.DryRun {
+		n, err := h.listeners.CountReplay(c.request.Context(), c.tenant, name, r)
+		if err != nil {
+			return err
+		}
+		return c.answer(w, http.StatusOK, wire.ListenerReplayed{DryRun: true, Count: n})
+	}
+
+	// Begin it, and take it down.
+	n, err := h.listeners.Replay(c.request.Context(), c.tenant, name, r)
+	if err != nil {
+		return err
+	}
+	details := map[string]string{"after": body.After}
+	for key, value := range map[string]string{"until": body.Until, "only": body.Only} {
+		if value != "" {
+			details[key] = value
+		}
+	}
+	if err := h.recordListener(c, "listener.replay", name, details); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusAccepted, wire.ListenerReplayed{Count: n})
+}
+
+// triggerListener is POST listeners/{name}/trigger.
+func (h *listenerHandlers) triggerListener(c *call, w http.ResponseWriter) error {
+	var none struct{}
+	if err := c.decodeOptional(w, &none); err != nil {
+		return err
+	}
+	name := c.request.PathValue("name")
+	d, try, err := h.listeners.Trigger(c.request.Context(), c.tenant, name)
+	if err != nil {
+		return err
+	}
+	if err := h.recordListener(c, "listener.trigger", name, nil); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Triggered{Delivered: d.Status == listener.Delivered, Try: tryShape(&try)})
+}
+
+// listDeliveries is GET deliveries.
+func (h *listenerHandlers) listDeliveries(c *call, w http.ResponseWriter) error {
+	l := c.listing()
+	f := listener.Filter{Listener: c.query["listener"], Status: listener.DeliveryStatus(c.query["status"])}
+	if key, ok := c.query["key"]; ok {
+		k, ok := j17.ParseKey(key)
+		if !ok {
+			return j17.Errorf(j17.CodeInvalidParameter, "'key' must be the key of an aggregate, such as order:550e8400-e29b-41d4-a716-446655440000").At("key")
+		}
+		f.Key = k.String()
+	}
+	all, err := h.listeners.Deliveries(c.request.Context(), c.tenant, f, l.offset, l.limit+1)
+	if err != nil {
+		return err
+	}
+	shapes := make([]wire.Delivery, len(all))
+	for i := range all {
+		shapes[i] = deliveryShape(&all[i])
+	}
+	return list(c, w, "deliveries", l, shapes)
+}
+
+// getDelivery is GET deliveries/{delivery}.
+func (h *listenerHandlers) getDelivery(c *call, w http.ResponseWriter) error {
+	d, tries, err := h.listeners.Delivery(c.request.Context(), c.tenant, c.request.PathValue("delivery"))
+	if err != nil {
+		return err
+	}
+	shape := deliveryShape(&d)
+	shape.Log = make([]wire.DeliveryTry, len(tries))
+	for i := range tries {
+		shape.Log[i] = tryShape(&tries[i])
+	}
+	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: shape})
+}
+
+// retryDelivery is POST deliveries/{delivery}/retry.
+func (h *listenerHandlers) retryDelivery(c *call, w http.ResponseWriter) error {
+	var none struct{}
+	if err := c.decodeOptional(w, &none); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(c.actorContext())
+	d, err := h.listeners.Retry(ctx, c.tenant, c.request.PathValue("delivery"))
+	if err != nil {
+		return err
+	}
+	if err := h.recordListener(c, "delivery.retry", d.ID, map[string]string{"listener": d.Listener}); err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: deliveryShape(&d)})
+}
+
+// deliveryShape is a delivery as people see it, without its log.
+func deliveryShape(d *listener.Delivery) wire.Delivery {
+	out := wire.Delivery{
+		ID: d.ID, Listener: d.Listener, Status: string(d.Status), Attempts: d.Attempts, LastStatus: orNull(d.LastStatus), LastError: orNull(d.LastError),
+		Event: wire.EventOf{StreamID: d.StreamID.String(), Key: d.Key, Type: d.Type}, CreatedAt: d.Created.Truncate(time.Second),
+	}
+	if !d.Next.IsZero() {
+		out.NextAttemptAt = new(d.Next.Truncate(time.Second))
+	}
+	return out
+}
+
+// tryShape is a try as people see it.
+func tryShape(t *listener.Try) wire.DeliveryTry {
+	return wire.DeliveryTry{
+		At: t.At.Truncate(time.Second), Status: orNull(t.Status), Millis: t.Millis, Error: orNull(t.Error), Request: t.Request, Response: t.Response,
+	}
+}
+
+// orNull is nil for what is not there.
+func orNull[T comparable](v T) *T {
+	var none T
+	if v == none {
+		return nil
+	}
+	return &v
+}

@@ -1,0 +1,308 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
+	"j17/internal/plane/deploy"
+)
+
+// specHandlers deploy specs and show them.
+type specHandlers struct {
+	deploy   *deploy.Service
+	registry *control.Registry
+}
+
+// Limits of requests that deploy.
+const (
+	// maxSpecBody is the size of a spec with what may stand around it.
+	maxSpecBody = spec.MaxSize + 64<<10
+	// deployTime is how long a deployment may take: it may have to build code, or to replay many events.
+	deployTime = 10 * time.Minute
+	// defaultAggregates is how many aggregates a dry run replays.
+	defaultAggregates = 100
+)
+
+// deploymentShape is a version of a spec as people see it.
+func deploymentShape(s *control.Spec, env j17.Environment) wire.Deployment {
+	shape := wire.Deployment{
+		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: actorShape(s.DeployedBy), How: string(s.How),
+		Forced: s.Forced, Note: s.Note, Environment: env,
+	}
+	if s.From != nil {
+		shape.From = new(wire.Origin(*s.From))
+	}
+	return shape
+}
+
+// changeShapes are the changes that a spec makes as people see them.
+func changeShapes(changes []spec.Change) []wire.Change {
+	shapes := make([]wire.Change, len(changes))
+	for i, c := range changes {
+		shapes[i] = wire.Change{Kind: string(c.Kind), What: c.What, Name: c.Name, Keys: c.Keys}
+	}
+	return shapes
+}
+
+// inEnvironment sets the environment that the parameters name, prod where they do not, unless the path or the host has.
+func (c *call) inEnvironment() {
+	if c.env == "" {
+		c.target(c.instance, cmp.Or(j17.Environment(c.query["environment"]), j17.Prod))
+	}
+}
+
+// getSpec is GET spec: the deployed spec and how it came to be.
+func (h *specHandlers) getSpec(c *call, w http.ResponseWriter) error {
+	c.inEnvironment()
+	s, err := h.currentSpec(c)
+	if err != nil {
+		return err
+	}
+	return h.spec(c, w, s)
+}
+
+// currentSpec returns the deployed spec. That there is none is no fault of the server here.
+func (h *specHandlers) currentSpec(c *call) (control.Spec, error) {
+	s, err := h.registry.Specs.Current(c.request.Context(), c.instance, c.env)
+	if j17.CodeOf(err) == j17.CodeNoSpec {
+		return s, j17.Errorf(j17.CodeNotFound, "No spec has been deployed to %s.", c.env.LongName())
+	}
+	return s, err
+}
+
+// spec answers with a version of a spec.
+func (*specHandlers) spec(c *call, w http.ResponseWriter, s control.Spec) error {
+	if known, err := c.known(w, `"`+s.Hash+`"`); known || err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Spec{Deployment: deploymentShape(&s, c.env), Spec: s.Source})
+}
+
+// getSpecVersion is GET spec/versions/{version}.
+func (h *specHandlers) getSpecVersion(c *call, w http.ResponseWriter) error {
+	c.inEnvironment()
+	version, err := strconv.Atoi(c.request.PathValue("version"))
+	if err != nil {
+		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
+	}
+	s, err := h.registry.Specs.Version(c.request.Context(), c.instance, c.env, version)
+	if err != nil {
+		return err
+	}
+	return h.spec(c, w, s)
+}
+
+// listSpecs is GET spec/history.
+func (h *specHandlers) listSpecs(c *call, w http.ResponseWriter) error {
+	c.inEnvironment()
+	l := c.listing()
+	specs, err := h.registry.Specs.History(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
+	if err != nil {
+		return err
+	}
+	rows := make([]wire.Deployment, len(specs))
+	for i := range specs {
+		rows[i] = deploymentShape(&specs[i], c.env)
+	}
+	return list(c, w, "versions", l, rows)
+}
+
+// diffSpecs is GET spec/diff: what a version says differently than another one.
+func (h *specHandlers) diffSpecs(c *call, w http.ResponseWriter) error {
+	c.inEnvironment()
+	to := c.query.number("to", 0)
+	if to == 0 {
+		current, err := h.currentSpec(c)
+		if err != nil {
+			return err
+		}
+		to = current.Version
+	}
+	d, err := h.deploy.Diff(c.request.Context(), c.instance, c.env, c.query.number("from", to-1), to)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.Differences{From: d.From, To: d.To, Changes: changeShapes(d.Changes), Incompatible: d.Incompatible})
+}
+
+// dryRunOf returns how many aggregates to replay, 0 for a real deployment.
+func dryRunOf(c *call) (int, error) {
+	if c.query.isSet("dry_run") {
+		return c.query.number("aggregates", defaultAggregates), nil
+	}
+	if _, ok := c.query["aggregates"]; ok {
+		return 0, j17.Errorf(j17.CodeInvalidParameter, "aggregates is for dry runs, with dry_run=true").At("aggregates")
+	}
+	return 0, nil
+}
+
+// deploySpec is POST spec: the spec itself, or an envelope around it.
+func (h *specHandlers) deploySpec(c *call, w http.ResponseWriter) error {
+	c.env = j17.Environment(c.query["environment"])
+	r := deploy.Request{Instance: c.instance, Environment: c.env, Note: c.query["note"], Prepare: c.query.isSet("prepare")}
+	var err error
+	if r.Aggregates, err = dryRunOf(c); err != nil {
+		return err
+	}
+	if r.Prepare && r.Aggregates > 0 {
+		return j17.Errorf(j17.CodeInvalidParameter, "prepare is for specs that are to count, and dry_run=true changes nothing").At("prepare")
+	}
+	if r.Base, err = h.base(c); err != nil {
+		return err
+	}
+	body, err := c.readBody(w, maxSpecBody)
+	if err != nil {
+		return err
+	}
+	r.Source = []byte(body)
+	c.allowTime(w, deployTime)
+	result, err := h.deploy.Deploy(c.actorContext(), r)
+	if err != nil {
+		return err
+	}
+	return h.deployed(c, w, result)
+}
+
+// base reads If-Match: the hash of the spec that must be deployed, nil where it does not matter.
+func (*specHandlers) base(c *call) (*string, error) {
+	tags, err := entityTags(c.request.Header, "If-Match")
+	if err != nil || tags == nil {
+		return nil, err
+	}
+	if len(tags) != 1 || tags[0] == "*" || strings.HasPrefix(tags[0], "W/") {
+		return nil, j17.Errorf(j17.CodeInvalidHeader, "If-Match must be one entity tag in double quotes, as GET spec shows it").At("if-match")
+	}
+	return new(strings.Trim(tags[0], `"`)), nil
+}
+
+// deployed answers with the outcome of a deployment or of a dry run.
+func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result) error {
+	c.env = r.Environment
+	warnings, incompatible := diag.FieldErrors(r.Warnings()), diag.FieldErrors(r.Breaks())
+	if r.Replay != nil {
+		return c.answer(w, http.StatusOK, wire.DryRun{
+			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: changeShapes(r.Changes),
+			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
+		})
+	}
+	if r.Prepared != nil {
+		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{Prepared: h.preparedShape(c, r.Prepared), Incompatible: incompatible, Warnings: warnings})
+	}
+	status := http.StatusOK
+	if r.Created {
+		status = http.StatusCreated
+	}
+	w.Header().Set("Etag", `"`+r.Spec.Hash+`"`)
+	return c.answer(w, status, wire.Deployed{
+		Deployment: deploymentShape(&r.Spec, r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
+	})
+}
+
+// preparedShape is a spec that is prepared as people see it.
+func (*specHandlers) preparedShape(c *call, p *deploy.Prepared) wire.PreparedSpec {
+	shape := wire.PreparedSpec{
+		Hash: p.Hash, Environment: c.env, RequestedAt: p.RequestedAt, RequestedBy: actorShape(p.By), Note: p.Note,
+		Build: wire.Build{Status: "running", Done: p.Built, Total: p.Total},
+	}
+	if p.Failed != "" {
+		shape.Build.Status, shape.Build.Error = "failed", p.Failed
+	}
+	return shape
+}
+
+// getPreparedSpec is GET spec/prepared.
+func (h *specHandlers) getPreparedSpec(c *call, w http.ResponseWriter) error {
+	p, err := h.deploy.Prepared(c.request.Context(), c.tenant)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, wire.PreparedShown{Prepared: h.preparedShape(c, p)})
+}
+
+// cancelPreparedSpec is DELETE spec/prepared.
+func (h *specHandlers) cancelPreparedSpec(c *call, w http.ResponseWriter) error {
+	if err := h.deploy.CancelPrepared(c.request.Context(), c.tenant); err != nil {
+		return err
+	}
+	record := control.Record{Action: "spec.cancel_prepared", Instance: c.instance, Environment: c.env}
+	c.record(record)
+	return c.answer(w, http.StatusOK, nil)
+}
+
+// rollBackSpec is POST spec/rollback.
+func (h *specHandlers) rollBackSpec(c *call, w http.ResponseWriter) error {
+	aggregates, err := dryRunOf(c)
+	if err != nil {
+		return err
+	}
+	var body wire.Rollback
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	env, err := environmentIn(body.Environment, "environment", j17.Prod)
+	if err != nil {
+		return err
+	}
+	c.env = env
+	c.allowTime(w, deployTime)
+	result, err := h.deploy.Rollback(c.actorContext(), deploy.Rollback{
+		Instance: c.instance, Environment: env, Version: body.Version, Force: body.Force, Note: body.Note, Aggregates: aggregates,
+	})
+	if err != nil {
+		return err
+	}
+	return h.deployed(c, w, result)
+}
+
+// promoteSpec is POST spec/promote.
+func (h *specHandlers) promoteSpec(c *call, w http.ResponseWriter) error {
+	aggregates, err := dryRunOf(c)
+	if err != nil {
+		return err
+	}
+	var body wire.Promotion
+	if err := c.decode(w, &body); err != nil {
+		return err
+	}
+	from, err := environmentIn(body.From, "from", "")
+	if err != nil {
+		return err
+	}
+	to, err := environmentIn(body.To, "to", "")
+	if err != nil {
+		return err
+	}
+	c.env = to
+	promotion := deploy.Promotion{Instance: c.instance, From: from, To: to, Force: body.Force, Note: body.Note, Aggregates: aggregates}
+	if body.Version != nil {
+		if promotion.Version = *body.Version; promotion.Version < 1 {
+			return j17.Errorf(j17.CodeInvalidField, "'version' must be the number of a version, from 1 on").At("version")
+		}
+	}
+	c.allowTime(w, deployTime)
+	result, err := h.deploy.Promote(c.actorContext(), promotion)
+	if err != nil {
+		return err
+	}
+	return h.deployed(c, w, result)
+}
+
+// environmentIn reads an environment that a body names; fallback, if not "", is meant where it does not.
+func environmentIn(name, member string, fallback j17.Environment) (j17.Environment, error) {
+	if name == "" && fallback != "" {
+		return fallback, nil
+	}
+	env, err := j17.ParseEnvironment(name)
+	if err != nil {
+		return "", j17.Errorf(j17.CodeInvalidField, "'%s' must be prod, staging or test", member).At(member)
+	}
+	return env, nil
+}
