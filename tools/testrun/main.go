@@ -3,10 +3,11 @@
 // begun earlier, so that in the end no long one runs alone. What failed is shown in full, and the slowest packages at the
 // end. It exits as `go test` does.
 //
-// With -race, the tests of files with the line "//go:build !race" run first and in a pass of their own, without the race
-// detector: they compute for long in one goroutine, where it makes them many times slower and has nothing to find. A file with that
-// line and without tests changes what the other tests of its package do, which all run in such a pass as well. What has no race
-// detector is compiled as the program is, so that both share what they have compiled.
+// With -race, the tests of files with the line "//go:build !race" run in a pass of their own, without the race detector: they
+// compute for long in one goroutine, where it makes them many times slower and has nothing to find. A file with that line and without
+// tests changes what the other tests of its package do, which all run in such a pass as well. What has no race detector is compiled
+// as the program is, so that both share what they have compiled. These passes run one after the other, a package at a time, beside the one
+// under the race detector, so that the processors have work while a test waits for its disk or its last goroutine.
 //
 // With -race, packages are compiled with a copy of Pebble, the engine of the store, that does not check itself; see unchecked.
 //
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	race := func(packages []string) *exec.Cmd { return goTest(ctx, last, packages) }
 
-	var passes []*exec.Cmd
+	var plainly []*exec.Cmd
 	names, alone, whole := withoutRaceDetector(string(found), os.ReadFile)
 	plain := slices.Concat([]string{"-trimpath"}, slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return flag == raceFlag }))
 	some := slices.Insert(slices.Clone(plain), 0, "-run=^("+strings.Join(names, "|")+")$") // later flags count, so a -run of the caller is stronger
@@ -71,34 +72,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	for _, pass := range []struct{ flags, packages []string }{{some, alone}, {plain, whole}, {append([]string{checksTag}, plain...), checked}} {
 		if len(pass.packages) > 0 {
-			without := goTest(ctx, pass.flags, pass.packages)
+			without := goTest(ctx, slices.Insert(pass.flags, 0, "-p=1"), pass.packages)
 			without.Env = append(os.Environ(), "CGO_ENABLED=0")
-			passes = append(passes, without)
+			plainly = append(plainly, without)
 		}
 	}
-	passes = append(passes, race(all))
 
-	r, code := newReport(stdout, len(alone)+len(whole)+len(checked)+len(all)), 0
+	// What has failed only because the race detector has crashed runs a second time, and that counts.
+	r := newReport(stdout, len(alone)+len(whole)+len(checked)+len(all))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go r.count(ctx, clock.System{})
-	follow := func(pass *exec.Cmd) {
-		pass.Stderr = stderr
-		failed, again := len(r.failed), len(r.again)
-		exit := exitCode(r.follow(pass), stderr)
-		if len(r.again) > again && len(r.failed) == failed {
-			exit = 0 // nothing has failed but what runs again
+	errs := r.follow(stderr, plainly, []*exec.Cmd{race(all)})
+	if len(r.again) > 0 {
+		again := race(r.again)
+		if len(r.failed) == 0 {
+			errs = nil
 		}
-		code = cmp.Or(exit, code)
-	}
-	for _, pass := range passes {
-		follow(pass)
-	}
-	if again := r.again; len(again) > 0 {
 		r.again, r.second = nil, true
-		follow(race(again))
+		errs = append(errs, r.follow(stderr, []*exec.Cmd{again})...)
 	}
 	r.end()
+	code := 0
+	for _, err := range errs {
+		code = cmp.Or(code, exitCode(err, stderr))
+	}
 	return code
 }
 
@@ -190,6 +188,7 @@ func exitCode(err error, stderr io.Writer) int {
 type event struct {
 	Action, Package, ImportPath, Test, Output string
 	Elapsed                                   float64
+	queue                                     int // of passes, which the line comes from
 }
 
 // report turns events into lines.
@@ -200,11 +199,17 @@ type report struct {
 	// again are packages to be run a second time; second is set when they are.
 	again   []string
 	second  bool
-	outputs map[string]*output // by package, or by what is built
+	outputs map[tested]*output
 	times   []timing
 	// minutes asks for a line about what is under way; quiet is how many came since a package ended.
 	minutes chan struct{}
 	quiet   int
+}
+
+// tested is a package, or what is built for it, in a queue of passes.
+type tested struct {
+	queue int
+	pkg   string
 }
 
 type timing struct {
@@ -222,11 +227,43 @@ type output struct {
 }
 
 func newReport(out io.Writer, all int) *report {
-	return &report{out: out, all: all, outputs: map[string]*output{}, minutes: make(chan struct{})}
+	return &report{out: out, all: all, outputs: map[tested]*output{}, minutes: make(chan struct{})}
 }
 
-// follow runs `go test` and reports its packages.
-func (r *report) follow(test *exec.Cmd) error {
+// follow runs queues of `go test` side by side, those of a queue one after the other, and reports their packages. It returns how they have
+// ended.
+func (r *report) follow(stderr io.Writer, queues ...[]*exec.Cmd) []error {
+	lines, ended := make(chan line), make(chan error)
+	for n, queue := range queues {
+		go func() {
+			for _, test := range queue {
+				test.Stderr = stderr
+				ended <- follow(test, n, lines)
+			}
+		}()
+	}
+	var errs []error
+	for len(errs) < len(slices.Concat(queues...)) {
+		select {
+		case l := <-lines:
+			r.line(l)
+		case <-r.minutes:
+			r.minute()
+		case err := <-ended:
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// line is what one of a queue of passes has printed.
+type line struct {
+	queue int
+	text  []byte
+}
+
+// follow runs `go test` and passes on what it prints, line by line.
+func follow(test *exec.Cmd, queue int, lines chan<- line) error {
 	events, err := test.StdoutPipe()
 	if err != nil {
 		return err
@@ -234,41 +271,25 @@ func (r *report) follow(test *exec.Cmd) error {
 	if err := test.Start(); err != nil {
 		return err
 	}
-	r.read(events)
-	return test.Wait()
+	in := bufio.NewReader(events)
+	for {
+		text, err := in.ReadBytes('\n')
+		if len(text) > 0 {
+			lines <- line{queue, text}
+		}
+		if err != nil {
+			return test.Wait()
+		}
+	}
 }
 
-// read takes events until there are no more. Lines that are none are shown as they are.
-func (r *report) read(events io.Reader) {
-	lines := make(chan []byte)
-	go func() {
-		defer close(lines)
-		in := bufio.NewReader(events)
-		for {
-			line, err := in.ReadBytes('\n')
-			if len(line) > 0 {
-				lines <- line
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	for {
-		select {
-		case line, more := <-lines:
-			if !more {
-				return
-			}
-			var e event
-			if json.Unmarshal(line, &e) == nil && e.Action != "" {
-				r.event(e)
-			} else {
-				_, _ = fmt.Fprintf(r.out, "%s", line)
-			}
-		case <-r.minutes:
-			r.minute()
-		}
+// line takes a line. One that is no event is shown as it is.
+func (r *report) line(l line) {
+	e := event{queue: l.queue}
+	if json.Unmarshal(l.text, &e) == nil && e.Action != "" {
+		r.event(e)
+	} else {
+		_, _ = fmt.Fprintf(r.out, "%s", l.text)
 	}
 }
 
@@ -288,12 +309,13 @@ func (r *report) minute() {
 		return // less than a whole minute, or a package ended in it
 	}
 	var running []string
-	for pkg, o := range r.outputs {
+	for of, o := range r.outputs {
 		if o.started {
-			running = append(running, pkg)
+			running = append(running, of.pkg)
 		}
 	}
 	slices.Sort(running)
+	running = slices.Compact(running)
 	what := "compiling"
 	if len(running) > 0 {
 		what = "running " + strings.Join(running, ", ")
@@ -306,10 +328,11 @@ func (r *report) event(e event) {
 	if pkg == "" {
 		pkg, _, _ = strings.Cut(e.ImportPath, " ") // "j17/x [j17/x.test]" is built for j17/x
 	}
-	o := r.outputs[pkg]
+	of := tested{e.queue, pkg}
+	o := r.outputs[of]
 	if o == nil {
 		o = &output{tests: map[string]*strings.Builder{}}
-		r.outputs[pkg] = o
+		r.outputs[of] = o
 	}
 	switch {
 	case e.Action == "run":
@@ -326,7 +349,7 @@ func (r *report) event(e event) {
 		delete(o.tests, e.Test)
 	case e.Test == "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action):
 		r.packageEnded(pkg, e, o)
-		delete(r.outputs, pkg)
+		delete(r.outputs, of)
 	}
 }
 

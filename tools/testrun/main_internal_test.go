@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,12 +58,48 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			r := newReport(&out, 3)
-			r.read(strings.NewReader(tc.events))
+			for text := range strings.Lines(tc.events) {
+				r.line(line{text: []byte(text)})
+			}
 			r.end()
 			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestQueuesRunSideBySide has a pass that does not end before one of the other queue has begun. A package is tested in both at a time.
+func TestQueuesRunSideBySide(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	shell := func(script string) *exec.Cmd { return exec.CommandContext(t.Context(), "sh", "-c", script, pipe) }
+	if err := shell(`mkfifo "$0"`).Run(); err != nil {
+		t.Skip("there are no named pipes: ", err)
+	}
+	output := func(text string) string {
+		return fmt.Sprintf(`printf '%%s\n' '{"Action":"output","Package":"j17/a","Test":"TestX","Output":"%s\n"}'`, text)
+	}
+	var out strings.Builder
+	r := newReport(&out, 3)
+	errs := r.follow(io.Discard,
+		[]*exec.Cmd{
+			shell(output("left") + ` && cat "$0" >/dev/null && echo '{"Action":"fail","Package":"j17/a"}' && exit 3`),
+			shell(`echo '{"Action":"pass","Package":"j17/b"}'`),
+		},
+		[]*exec.Cmd{shell(output("right") + ` && echo '{"Action":"pass","Package":"j17/a"}' && echo >"$0"`)})
+	failed := 0
+	for _, err := range errs {
+		if exitCode(err, io.Discard) == 3 {
+			failed++
+		}
+	}
+	if len(errs) != 3 || failed != 1 {
+		t.Errorf("they have ended with %v", errs)
+	}
+	for _, want := range []string{"] ok       0.0 s  j17/a\n", "] FAIL     0.0 s  j17/a\n    left\n", "] ok       0.0 s  j17/b\n", "[3/3]"} {
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "right") {
+			t.Errorf("there is no %q, or what a test has said that passed:\n%s", want, out.String())
+		}
 	}
 }
 
