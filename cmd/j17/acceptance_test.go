@@ -44,7 +44,7 @@ func TestAcceptanceScript(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := command(t, bash, script, dir, "gaps")
+			cmd := startable(t, bash, script, dir, "gaps")
 			cmd.Env = append(cmd.Env, "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 			out, err := cmd.CombinedOutput()
 			if (err == nil) != tc.passes || !strings.Contains(string(out), tc.says) {

@@ -48,7 +48,7 @@ func startS3(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, program, "--port", socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1",
+	cmd := startable(t, program, "--port", socket, "--access", "the-key", "--secret", "the-secret", "--region", "us-east-1",
 		"posix", "--sidecar", filepath.Join(dir, "meta"), filepath.Join(dir, "root"))
 	out, err := said(cmd.StdoutPipe)
 	if err != nil {
@@ -263,7 +263,7 @@ func TestSettingsTryTheBucket(t *testing.T) {
 	t.Cleanup(func() { _ = p.end(syscall.SIGTERM) })
 	settings := func(secret string, args ...string) (code int, out string) {
 		t.Helper()
-		cmd := command(t, "j17", append([]string{"backup", "settings", "--data", filepath.Join(dir, "data")}, args...)...)
+		cmd := startable(t, "j17", append([]string{"backup", "settings", "--data", filepath.Join(dir, "data")}, args...)...)
 		cmd.Env = append(cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY="+secret)
 		raw, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
@@ -305,7 +305,7 @@ func TestBackupsToAShakyStore(t *testing.T) {
 	}
 	tool := func(args ...string) (code int, out string) {
 		t.Helper()
-		cmd := command(t, "j17", append([]string{"backup"}, args...)...)
+		cmd := startable(t, "j17", append([]string{"backup"}, args...)...)
 		cmd.Env = append(cmd.Env, "J17_S3_ACCESS_KEY=the-key", "J17_S3_SECRET_KEY=the-secret", "AWS_ENDPOINT_URL="+network.url, "AWS_REGION=us-east-1")
 		raw, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {

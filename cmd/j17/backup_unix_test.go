@@ -56,7 +56,7 @@ func smallBackup(t *testing.T, dir string, seal repository.Seal) string {
 // backupCommand runs a command about backups and returns how it ended and what it printed.
 func backupCommand(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
-	cmd := command(t, "j17", append([]string{"backup"}, args...)...)
+	cmd := startable(t, "j17", append([]string{"backup"}, args...)...)
 	raw, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestKillInARestore(t *testing.T) {
 	smallBackup(t, backups, repository.Seal{})
 
 	// It is killed as soon as there is a folder that it works in, if it does not come to its end before.
-	cmd := command(t, "j17", "backup", "restore", backups, "--data", data)
+	cmd := startable(t, "j17", "backup", "restore", backups, "--data", data)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

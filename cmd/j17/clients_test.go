@@ -62,7 +62,7 @@ func (g *generators) run(t *testing.T, dir, name string, args ...string) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, name, args...)
+	cmd := startable(t, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "GOCACHE="+cmp.Or(os.Getenv("GOCACHE"), filepath.Join(cache, "go-build")), "REDOCLY_TELEMETRY=off", "NO_UPDATE_NOTIFIER=1", "CGO_ENABLED=0", "GOFLAGS=-mod=vendor -trimpath", "GOPROXY=off", "GOWORK=off")
 	var errors strings.Builder

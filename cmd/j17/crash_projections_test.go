@@ -518,7 +518,7 @@ func (s *screens) pages(t *testing.T, name, query string) (rows []screenRow) {
 func (s *screens) checkVerified(t *testing.T, name string) {
 	t.Helper()
 	s.await(t, "/_projections/"+name+"?count=1", nil)
-	cmd := command(t, "j17", "projection", "verify", name, "--url", s.p.ready.URLs["control"], "--env", "prod")
+	cmd := startable(t, "j17", "projection", "verify", name, "--url", s.p.ready.URLs["control"], "--env", "prod")
 	cmd.Env = append(cmd.Env, "J17_TOKEN="+s.token)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("verifying %s: %v\n%s", name, err, out)

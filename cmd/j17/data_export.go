@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 )
 
 // export is one run of "data export".
@@ -259,7 +259,7 @@ func (x *export) last(f *os.File) (*exported, int64, error) {
 	var tail []byte
 	start := info.Size()
 	for start > 0 && bytes.Count(tail, []byte{'\n'}) < 3 {
-		if len(tail) > 3*eventfile.MaxText {
+		if len(tail) > 3*command.MaxFileText {
 			break
 		}
 		block := make([]byte, min(start, int64(max(len(tail), 1<<16))))

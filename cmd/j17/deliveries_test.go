@@ -37,7 +37,7 @@ func TestRetriesFromTheCommandLine(t *testing.T) {
 	p, specFile := started(t, strings.ReplaceAll(scheduleSpec, "ENDPOINT", endpoint.URL), "--allow-private-listeners")
 	j17 := func(args string) (out string, code int) {
 		t.Helper()
-		cmd := command(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", filepath.Join(filepath.Dir(specFile), "data"))...)
+		cmd := startable(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", filepath.Join(filepath.Dir(specFile), "data"))...)
 		raw, _ := cmd.CombinedOutput() // the exit code tells
 		return string(raw), cmd.ProcessState.ExitCode()
 	}

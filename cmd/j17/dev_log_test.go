@@ -39,7 +39,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			cmd := command(t, "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+			cmd := startable(t, "j17", "dev", file, "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
 			cmd.Dir = dir
 			stdout, stderr := begun(t, cmd)
 			defer func() {
@@ -56,7 +56,7 @@ func TestDevShowsWhatToDoNext(t *testing.T) {
 			}
 			first, then, _ := strings.Cut(strings.Join(commands, "\n"), "'\n  curl")
 			for i, script := range []string{first + "'", "curl" + then, "exec j17 state get $(echo '" + then + "' | sed 's#.*localhost:[0-9]*/##; s# .*##')"} {
-				sh := command(t, "sh", "-c", script)
+				sh := startable(t, "sh", "-c", script)
 				sh.Dir = dir
 				reply, err := sh.Output()
 				if err != nil || i == 0 && !strings.Contains(string(reply), `"length":1`) || i > 0 && !strings.Contains(string(reply), `"created_at":`) {

@@ -168,7 +168,7 @@ type shell struct {
 func openShell(t *testing.T) *shell {
 	t.Helper()
 	sh := &shell{dir: t.TempDir()}
-	sh.cmd = command(t, "bash", "-eu", "-o", "pipefail", "-s")
+	sh.cmd = startable(t, "bash", "-eu", "-o", "pipefail", "-s")
 	sh.cmd.Dir, sh.cmd.Stderr = sh.dir, &sh.errs
 	out, err := said(sh.cmd.StdoutPipe)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 	"j17/internal/edge/client"
 	"j17/internal/edge/client/send"
 )
@@ -132,7 +132,7 @@ afterwards, or why it would be refused. The exit code is that of the write.`,
 // jsonArgument returns the JSON that an argument holds or names; from is what the argument is called.
 func jsonArgument(e *env, from, arg string) (json.RawMessage, error) {
 	if name, ok := strings.CutPrefix(arg, "@"); ok || arg == "-" {
-		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
+		raw, err := e.readText(name, command.MaxFileText, "No event can be that large.")
 		if err != nil {
 			return nil, err
 		}

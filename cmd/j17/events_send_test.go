@@ -46,7 +46,7 @@ type sendRun struct {
 
 func (r sendRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
-	cmd := command(t, "j17", append([]string{"events", "send", "--url", r.url}, args...)...)
+	cmd := startable(t, "j17", append([]string{"events", "send", "--url", r.url}, args...)...)
 	cmd.Dir = r.dir
 	cmd.Env = append(cmd.Env, "J17_KEY="+r.p.ready.Keys["prod"].Write, "HOME="+r.dir)
 	cmd.Stdin = r.stdin
@@ -61,7 +61,7 @@ func (r sendRun) start(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) 
 // numbersOf reads what n the events of a note have, in order.
 func numbersOf(t *testing.T, p *process, id string) []int {
 	t.Helper()
-	cmd := command(t, "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
+	cmd := startable(t, "j17", "events", "list", "note/"+id, "--all", "--json", "--url", p.url, "--key", p.ready.Keys["prod"].Read)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestEventsTail(t *testing.T) {
 	lines, people := new(heard), new(heard)
 	followers := []*process{}
 	for out, args := range map[*heard]string{lines: "--after 0 --type note --json", people: "--after 0 --actor user:global --event was_written"} {
-		cmd := command(t, "j17", strings.Fields("events tail --url http://"+address+" --key "+key+" "+args)...)
+		cmd := startable(t, "j17", strings.Fields("events tail --url http://"+address+" --key "+key+" "+args)...)
 		f := &process{cmd: cmd}
 		cmd.Stdout, cmd.Stderr = out, &f.err
 		if err := cmd.Start(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 	"j17/internal/edge/client"
 )
 
@@ -47,7 +47,7 @@ Exit code 3: an event is refused, 4: an aggregate has changed, 6: there is no su
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		raw, err := e.readText(args[0], eventfile.MaxText, "No transaction can be that large.")
+		raw, err := e.readText(args[0], command.MaxFileText, "No transaction can be that large.")
 		if err != nil {
 			return err
 		}

@@ -26,11 +26,11 @@ func startOnVolume(t *testing.T, dir, folder, options string, args ...string) (p
 	if runtime.GOOS != "linux" {
 		t.Skip("a file system of its own needs Linux")
 	}
-	if err := command(t, "unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt").Run(); err != nil {
+	if err := startable(t, "unshare", "-rm", "sh", "-c", "mount -t tmpfs none /mnt").Run(); err != nil {
 		t.Skip("the system lets this user mount nothing: ", err)
 	}
 	mount := []string{"-rm", "sh", "-c", `mount -t tmpfs -o "$1" none "$0" && shift && exec "$@"`, folder, options, "j17"}
-	p, err := startDevAs(command(t, "unshare", append(mount, devArgs(args)...)...), dir)
+	p, err := startDevAs(startable(t, "unshare", append(mount, devArgs(args)...)...), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

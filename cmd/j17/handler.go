@@ -13,7 +13,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/value"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 	"j17/internal/core/trial"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -144,7 +144,7 @@ func jsonDocument(e *env, flag, text string) (string, value.Value, error) {
 		return "", value.Value{}, nil
 	}
 	if name, ok := strings.CutPrefix(text, "@"); ok {
-		raw, err := e.readText(name, eventfile.MaxText, "No event can be that large.")
+		raw, err := e.readText(name, command.MaxFileText, "No event can be that large.")
 		if err != nil {
 			return "", value.Value{}, err
 		}

@@ -43,7 +43,7 @@ func TestInterruptWhileWaitingForInput(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd := command(t, "j17", strings.Fields(tc.args)...)
+			cmd := startable(t, "j17", strings.Fields(tc.args)...)
 			var stderr bytes.Buffer
 			cmd.Dir, cmd.Stdin, cmd.Stderr = dir, in, &stderr
 			if err := cmd.Start(); err != nil {

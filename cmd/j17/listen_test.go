@@ -46,18 +46,18 @@ func TestListen(t *testing.T) {
 	data := filepath.Join(dir, "data")
 
 	// A sample is sent and stored nowhere; of what is not there the exit code tells.
-	out, err := command(t, "j17", "listener", "trigger", "hook", "--url", p.url, "--data", data).CombinedOutput()
+	out, err := startable(t, "j17", "listener", "trigger", "hook", "--url", p.url, "--data", data).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "200 ") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if r := <-got; r.URL.Path != "/hook" || r.Header.Get("Webhook-Signature") == "" {
 		t.Errorf("the sample is %s %v", r.URL, r.Header)
 	}
-	ghost := command(t, "j17", "listener", "trigger", "ghost", "--url", p.url, "--data", data)
+	ghost := startable(t, "j17", "listener", "trigger", "ghost", "--url", p.url, "--data", data)
 	if out, err := ghost.CombinedOutput(); err == nil || ghost.ProcessState.ExitCode() != exitNotFound {
 		t.Errorf("a listener that is not there: %v: %s", err, out)
 	}
-	if out, err := command(t, "j17", "listener", "list", "--url", p.url, "--data", data).Output(); err != nil || !strings.Contains(string(out), "hook") {
+	if out, err := startable(t, "j17", "listener", "list", "--url", p.url, "--data", data).Output(); err != nil || !strings.Contains(string(out), "hook") {
 		t.Errorf("%v: %s", err, out)
 	}
 
@@ -65,7 +65,7 @@ func TestListen(t *testing.T) {
 	var secrets []string
 	for range 2 {
 		lines := new(heard)
-		cmd := command(t, "j17", "listen", "--forward-to", url+"/forward", "--events", "note.*", "--json", "--url", p.url, "--data", data)
+		cmd := startable(t, "j17", "listen", "--forward-to", url+"/forward", "--events", "note.*", "--json", "--url", p.url, "--data", data)
 		f := &process{cmd: cmd}
 		cmd.Stdout, cmd.Stderr = lines, &f.err
 		if err := cmd.Start(); err != nil {
@@ -115,7 +115,7 @@ func TestListen(t *testing.T) {
 	for args, want := range map[string]string{
 		"listen": "--forward-to must be a URL", "listen --forward-to http://localhost:1/x --events note": "--events takes type.event",
 	} {
-		cmd := command(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", data)...)
+		cmd := startable(t, "j17", append(strings.Fields(args), "--url", p.url, "--data", data)...)
 		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %s", args, out)
 		}

@@ -19,7 +19,7 @@ import (
 // assistant starts j17 mcp in a folder, as an assistant does, and returns what calls its tools.
 func assistant(t *testing.T, dir string, args ...string) (call func(tool string, arguments any) (text string, failed bool)) {
 	t.Helper()
-	cmd := command(t, "j17", append([]string{"mcp"}, args...)...)
+	cmd := startable(t, "j17", append([]string{"mcp"}, args...)...)
 	cmd.Dir = dir
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
 	if err != nil {

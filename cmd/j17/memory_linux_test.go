@@ -29,7 +29,7 @@ func TestErasedDataLeaveTheMemory(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "spec.json"), []byte(visitSpec), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := command(t, "j17", devArgs([]string{"spec.json", "--data", "data"})...)
+			cmd := startable(t, "j17", devArgs([]string{"spec.json", "--data", "data"})...)
 			cmd.Env = append(cmd.Environ(), "GODEBUG="+tc.debug)
 			p, err := startDevAs(cmd, dir)
 			if err != nil {

@@ -55,7 +55,7 @@ func TestAnOutsiderVerifies(t *testing.T) {
 		if err := os.WriteFile(name, file.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := command(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
+		out, err := startable(t, python, examplePath("verify", "verify.py"), name, string(vkey)).CombinedOutput()
 		says[file.Name] = string(out)
 		if holds := file.Name == "export.ndjson" || file.Name == "blank.ndjson" || file.Name == "older.txt" || file.Name == "certificate.txt"; holds != (err == nil) {
 			t.Errorf("%s: %v: %s", file.Name, err, out)
@@ -77,14 +77,14 @@ func TestAnOutsiderVerifies(t *testing.T) {
 
 	// It says the same where python leaves assertions out.
 	for _, name := range []string{"export.ndjson", "changed.ndjson", "cut.ndjson", "empty"} {
-		out, err := command(t, python, "-O", examplePath("verify", "verify.py"), filepath.Join(dir, name), string(vkey)).CombinedOutput()
+		out, err := startable(t, python, "-O", examplePath("verify", "verify.py"), filepath.Join(dir, name), string(vkey)).CombinedOutput()
 		if string(out) != says[name] || (err == nil) != (name == "export.ndjson") {
 			t.Errorf("%s: optimized it says %v: %s", name, err, out)
 		}
 	}
 
 	// Called the wrong way it says what it is called with.
-	out, err := command(t, python, examplePath("verify", "verify.py")).CombinedOutput()
+	out, err := startable(t, python, examplePath("verify", "verify.py")).CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitUsage || !strings.HasPrefix(string(out), "verify.py FILE VKEY [STREAMS]: ") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -151,7 +151,7 @@ func TestAnOutsiderVerifiesManyStreams(t *testing.T) {
 			}
 			args = append(args, list)
 		}
-		out, _ := command(t, python, args...).CombinedOutput() // its exit code is that of what it says
+		out, _ := startable(t, python, args...).CombinedOutput() // its exit code is that of what it says
 		return string(out)
 	}
 

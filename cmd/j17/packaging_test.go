@@ -136,7 +136,7 @@ func TestUnitFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(unit, program, self)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := command(t, analyze, "verify", "--man=no", path).CombinedOutput()
+	out, err := startable(t, analyze, "verify", "--man=no", path).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "j17.service:") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}

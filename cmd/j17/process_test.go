@@ -163,8 +163,8 @@ func rounds(little, all int) int {
 	return little
 }
 
-// command returns a program that a test may start. More variables than those of environment can be appended to its Env.
-func command(t *testing.T, name string, args ...string) *exec.Cmd {
+// startable returns a program that a test may start. More variables than those of environment can be appended to its Env.
+func startable(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := child(t.Context(), t.TempDir(), t.Cleanup, name, args...)
 	if oneByOne(t.Name()) {
@@ -256,7 +256,7 @@ func TestProcessesHaveTheirOwnHome(t *testing.T) {
 	} {
 		t.Setenv(name, v)
 	}
-	cmd := command(t, "j17", "context", "show")
+	cmd := startable(t, "j17", "context", "show")
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "elsewhere") || strings.Contains(string(out), "J17_") {
@@ -311,7 +311,7 @@ func TestProcessesEndWithTheTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "sh", "-c", "j17 dev --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0")
+	cmd := startable(t, "sh", "-c", "j17 dev --listen 127.0.0.1:0 --internal-listen 127.0.0.1:0")
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(cmd.Env, lifeline+"="+ends.Addr().String())
 	if err := cmd.Start(); err != nil {

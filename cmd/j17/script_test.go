@@ -117,7 +117,7 @@ func (h *heard) await(text string, times int) bool {
 // startDev starts the program of this test binary as "j17 dev" and waits until it is ready.
 func startDev(t *testing.T, dir string, args ...string) (*process, error) {
 	t.Helper()
-	return startDevAs(command(t, "j17", devArgs(args)...), dir) // testscript.Main has put it on the path
+	return startDevAs(startable(t, "j17", devArgs(args)...), dir) // testscript.Main has put it on the path
 }
 
 func devArgs(more []string) []string {

@@ -119,7 +119,7 @@ func TestHangupsDoNotEndServers(t *testing.T) {
 	if err := certify(certFile, keyFile); err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, "j17", "serve", "--data", filepath.Join(dir, "data"), "--base-domain", "example.test", "--listen", "127.0.0.1:0",
+	cmd := startable(t, "j17", "serve", "--data", filepath.Join(dir, "data"), "--base-domain", "example.test", "--listen", "127.0.0.1:0",
 		"--internal-listen", "127.0.0.1:0", "--http-listen", "", "--tls-cert", certFile, "--tls-key", keyFile)
 	stdout, stderr := begun(t, cmd)
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {

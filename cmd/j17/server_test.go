@@ -132,7 +132,7 @@ func TestTheSpecFollowsItsFile(t *testing.T) {
 		}
 	}
 	write(plainSpec)
-	cmd := command(t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
+	cmd := startable(t, "j17", "dev", specFile, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0")
 	stdout, stderr := begun(t, cmd)
 	defer func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -213,7 +213,7 @@ func TestExamples(t *testing.T) {
 				return // the spec of the README, whose script is the README
 			}
 			for range 2 {
-				cmd := command(t, "sh", script)
+				cmd := startable(t, "sh", script)
 				cmd.Env = append(cmd.Env, "J17_URL="+p.url, "J17_KEY="+p.ready.Keys["prod"].Write)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%v\n%s", err, out)

@@ -20,7 +20,7 @@ type home string
 // run runs the program in a folder and returns what it prints.
 func (h home) run(t *testing.T, dir, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := command(t, "j17", args...)
+	cmd := startable(t, "j17", args...)
 	cmd.Env = append(cmd.Env, "HOME="+string(h))
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(stdin)

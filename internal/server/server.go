@@ -41,7 +41,6 @@ import (
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
-	"j17/internal/derived/tagging"
 	"j17/internal/derived/unique"
 	"j17/internal/edge/direct"
 	"j17/internal/edge/httpapi"
@@ -196,7 +195,7 @@ type Server struct {
 	// unique knows who holds values that one aggregate alone may have.
 	unique *unique.Service
 	// tagging gives older events the tags of what is deployed.
-	tagging *tagging.Service
+	tagging *build.Tagger
 	// projections answers reads of projections.
 	projections *projection.Service
 	checkpoints *checkpoint.Service
@@ -340,7 +339,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
 	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.tagging = tagging.New(tagging.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
+	s.tagging = build.NewTagger(build.TaggerOptions{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
 	s.timed = append(s.timed, s.feed, s.builds, s.tagging)
 	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
 	s.unique = unique.New(unique.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger})

@@ -1,5 +1,5 @@
-// Package command holds what somebody asks to be written, in typed form, and reads it from the JSON of requests and files.
-// Nothing in it was compared with a spec, a stream or a store: package decider does that.
+// Package command holds what somebody asks to be written, in typed form, and reads it from the JSON of requests (read.go) and from files of
+// events (file.go). Nothing in it was compared with a spec, a stream or a store: package decider does that.
 package command
 
 import (

@@ -8,7 +8,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 )
 
 // Examined is an event of a file that passed every check but those on the state of streams.
@@ -23,7 +23,7 @@ type Examined struct {
 }
 
 // Examine makes the checks of Admit and tells all that fails, not only the first. Each event has the budget of a command.
-func (d *Decider) Examine(ctx context.Context, c *eventfile.Event) (*Examined, []error) {
+func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined, []error) {
 	typ, err := d.AggregateType(c.AggregateType)
 	if err != nil {
 		return nil, []error{j17.At(err, "key")}

@@ -5,8 +5,8 @@ import (
 	"hash/maphash"
 	"sync"
 
-	"j17/internal/base/recent"
 	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/core/decider"
 
 	"j17"
@@ -24,7 +24,7 @@ type cache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
 	// passed are states that were wanted and not kept.
-	passed *recent.Set
+	passed *work.Recent
 }
 
 const (
@@ -42,7 +42,7 @@ type cacheShard struct {
 }
 
 func newCache(limit int64) *cache {
-	c := &cache{seed: maphash.MakeSeed(), passed: recent.New(limit / stateCharge / passedShare)}
+	c := &cache{seed: maphash.MakeSeed(), passed: work.NewRecent(limit / stateCharge / passedShare)}
 	for i := range c.shards {
 		c.shards[i].limit = limit / cacheShards
 		c.shards[i].byKey = map[stateKey]*list.Element{}

@@ -13,9 +13,9 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/custody/loading"
 	"j17/internal/storage/store"
 )
@@ -139,7 +139,7 @@ func (f *fixture) operate(t *testing.T, kind int, name string) (input, output an
 		loader := loading.Loader{Engine: f.Engine, Store: f.Store}
 		if done, err := loader.Import(t.Context(), &loading.History{
 			Tenant: tenant, ID: sha256.Sum256([]byte(text)),
-			Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
+			Open: func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(text)), nil },
 		}); err != nil || done.Stored != 1 {
 			t.Errorf("%+v, %v", done, err)
 		}

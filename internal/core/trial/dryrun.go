@@ -13,8 +13,8 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/eventfile"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -90,7 +90,7 @@ type EventFault struct {
 }
 
 // DryRun checks the events of a text as Execute does and folds those that are valid, in memory and in the order of the
-// text. eventfile.Split says how events stand in it. Each of them is an object with the members "type", "data", "metadata"
+// text. command.Split says how events stand in it. Each of them is an object with the members "type", "data", "metadata"
 // and either "key" ("order:global") or "aggregate_type" and "id"; "metadata" may have a timestamp (Unix seconds) and a
 // correlation id beside what a write may have.
 //
@@ -109,7 +109,7 @@ func DryRun(ctx context.Context, c *spec.Compiled, functions decider.Functions, 
 			r.refusing = r.refusing || decider.MayRefuse(et, math.MaxInt)
 		}
 	}
-	events, broken := eventfile.Split(src)
+	events, broken := command.SplitFile(src)
 	for _, d := range broken {
 		r.Findings = append(r.Findings, EventFinding{Diagnostic: d, Code: j17.CodeInvalidJSON})
 	}
@@ -153,7 +153,7 @@ type simulated struct {
 }
 
 // event checks and folds one event.
-func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
+func (r *dryRun) event(ctx context.Context, text command.FileText) {
 	v, err := value.ParseString(text.Text)
 	if err != nil {
 		r.syntax(text, err)
@@ -198,7 +198,7 @@ func (r *dryRun) event(ctx context.Context, text eventfile.Text) {
 }
 
 // happen folds a valid event and what it brings about. Where custom code refuses one of them, none has happened.
-func (r *dryRun) happen(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Examined) error {
+func (r *dryRun) happen(ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined) error {
 	// Fold all, or nothing.
 	faults, dropped := len(r.Faults), r.Dropped
 	x, err := r.imply(ctx, text, c, e)
@@ -274,7 +274,7 @@ func (r *dryRun) mark(x *decider.Decision, own j17.Key) (undo func()) {
 }
 
 // imply computes what an event brings about, nil for nothing. An event that was written before has brought it about then.
-func (r *dryRun) imply(ctx context.Context, text eventfile.Text, c *eventfile.Event, e *decider.Examined) (*decider.Decision, error) {
+func (r *dryRun) imply(ctx context.Context, text command.FileText, c *command.FileEvent, e *decider.Examined) (*decider.Decision, error) {
 	if c.Stored || !e.Reacts() {
 		return nil, nil
 	}
@@ -321,8 +321,8 @@ func (r *dryRun) length(key j17.Key) uint64 {
 }
 
 // read takes an event of a file apart. Stream ids have to ascend.
-func (r *dryRun) read(v value.Value) (eventfile.Event, []error) {
-	e, faults := eventfile.ReadEvent(v)
+func (r *dryRun) read(v value.Value) (command.FileEvent, []error) {
+	e, faults := command.ReadFileEvent(v)
 	if e.StreamID != (j17.StreamID{}) && e.StreamID.Compare(r.last) <= 0 {
 		faults = append(faults, j17.Errorf(j17.CodeInvalidField, "The stream id does not come after the one before it, %s: put the events in the order of their ids", r.last).At("stream_id"))
 	}
@@ -330,7 +330,7 @@ func (r *dryRun) read(v value.Value) (eventfile.Event, []error) {
 }
 
 // fold takes an event that is valid into the state of its aggregate. The error is that of custom code.
-func (r *dryRun) fold(ctx context.Context, text eventfile.Text, ev *tick.Event, key j17.Key) error {
+func (r *dryRun) fold(ctx context.Context, text command.FileText, ev *tick.Event, key j17.Key) error {
 	p := r.Program(key.Type)
 	s := r.states[key]
 	if s == nil {
@@ -350,7 +350,7 @@ func handlerAt(aggregateType, eventType string) diag.Pointer {
 	return diag.Pointer("/aggregate_types").Key(aggregateType).Key("events").Key(eventType).Key("handler")
 }
 
-func (r *dryRun) fault(text eventfile.Text, key j17.Key, eventType string, f tick.Fault) {
+func (r *dryRun) fault(text command.FileText, key j17.Key, eventType string, f tick.Fault) {
 	if len(r.Faults) >= diag.MaxKept {
 		r.Dropped++
 		return
@@ -359,8 +359,8 @@ func (r *dryRun) fault(text eventfile.Text, key j17.Key, eventType string, f tic
 }
 
 // syntax adds the finding of an event that is no JSON.
-func (r *dryRun) syntax(text eventfile.Text, err error) {
-	d := eventfile.Syntax(err)
+func (r *dryRun) syntax(text command.FileText, err error) {
+	d := command.FileSyntax(err)
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		d.Line, d.Column = value.Position(r.src, text.Offset+syntax.Offset)
 	}
@@ -368,7 +368,7 @@ func (r *dryRun) syntax(text eventfile.Text, err error) {
 }
 
 // refuse adds the findings that errors of the checks stand for, in the order of their places.
-func (r *dryRun) refuse(text eventfile.Text, v value.Value, errs []error) {
+func (r *dryRun) refuse(text command.FileText, v value.Value, errs []error) {
 	var all []EventFinding
 	for _, err := range errs {
 		for _, f := range findings(v, err) {
@@ -440,7 +440,7 @@ func findings(event value.Value, err error) []EventFinding {
 	all := make([]EventFinding, 0, len(e.Errors))
 	for _, f := range e.Errors {
 		p := diag.Pointer(f.Pointer)
-		all = append(all, EventFinding{Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code, Path: eventfile.PathIn(event, p)})
+		all = append(all, EventFinding{Diagnostic: diag.Diagnostic{Pointer: p, Message: f.Message, Hint: f.Hint}, Code: e.Code, Path: command.PathIn(event, p)})
 	}
 	return all
 }

@@ -9,8 +9,8 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/eventfile"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -87,7 +87,7 @@ func TryHandler(ctx context.Context, c *spec.Compiled, t HandlerTrial) (HandlerO
 	if t.State.IsMissing() {
 		t.State = value.ObjectValue()
 	}
-	cand := eventfile.Event{
+	cand := command.FileEvent{
 		AggregateType: t.AggregateType, ID: t.ID, Type: t.EventType, Data: t.Data, Metadata: t.Metadata, Stored: system,
 	}
 	if names := c.AgentTypes.Sorted(); len(names) > 0 {

@@ -3,7 +3,6 @@ package backup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/ident"
+	"j17/internal/base/panics"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
@@ -283,7 +283,7 @@ func (s *Service) leave(ctx context.Context) error {
 
 // do makes the backup of a job and notes what has become of it, or has it wait again.
 func (s *Service) do(loop, ctx context.Context, j *job) {
-	err := s.guarded(ctx, j)
+	err := panics.Logged(ctx, s.Logger, "backup "+j.row.ID, func() error { return s.make(ctx, j) })
 	if err != nil && errors.Is(context.Cause(ctx), errTurn) && s.waitAgain(loop, j) {
 		return
 	}
@@ -322,17 +322,6 @@ func (s *Service) waitAgain(loop context.Context, j *job) bool {
 	s.waiting = append(s.waiting, j)
 	s.signal()
 	return true
-}
-
-// guarded is make, with a panic as an error.
-func (s *Service) guarded(ctx context.Context, j *job) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelError, "a backup panicked", slog.Any("panic", p))
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return s.make(ctx, j)
 }
 
 // maxError bounds the text of an error that is kept, in bytes.

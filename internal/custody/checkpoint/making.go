@@ -3,14 +3,13 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
 	"j17"
 	"j17/internal/base/ident"
+	"j17/internal/base/panics"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 )
@@ -206,7 +205,7 @@ func (s *Service) make(ctx context.Context, m *making) {
 	}()
 	err := errCancelled()
 	if !m.isCancelled() {
-		err = s.guarded(work, m)
+		err = panics.Logged(work, s.Logger, "making checkpoint "+m.made.ID+" of "+string(m.tenant), func() error { return s.keep(work, m) })
 	}
 	if err != nil {
 		if m.isCancelled() {
@@ -218,18 +217,6 @@ func (s *Service) make(ctx context.Context, m *making) {
 		err = errors.Join(err, s.giveUp(ctx, m.tenant, m.made.ID))
 	}
 	s.leave(m, err)
-}
-
-// guarded is keep, with a panic as an error.
-func (s *Service) guarded(ctx context.Context, m *making) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.Logger.LogAttrs(ctx, slog.LevelError, "the making of a checkpoint panicked", slog.String("checkpoint", m.made.ID), slog.String("tenant", string(m.tenant)),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return s.keep(ctx, m)
 }
 
 // keep gathers the states of a checkpoint, from the beginning again where some were erased on the way, and lists it.

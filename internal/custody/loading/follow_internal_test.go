@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/eventfile"
 )
 
 // following is a file whose aggregates are gone through.
@@ -21,7 +21,7 @@ func following(l *Loader) *recorder {
 // follows goes through the first event of an aggregate, with a name or without one.
 func (c *recorder) follows(t *testing.T, n uint64, named bool) error {
 	t.Helper()
-	ev := &pastEvent{Examined: &decider.Examined{Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}}, file: eventfile.Event{}}
+	ev := &pastEvent{Examined: &decider.Examined{Key: j17.Key{Type: "user", ID: string(binary.BigEndian.AppendUint64(nil, n))}}, file: command.FileEvent{}}
 	if named {
 		ev.file.Handle = "h" + ev.Key.ID
 	}

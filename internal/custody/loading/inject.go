@@ -7,9 +7,9 @@ import (
 
 	"j17"
 	"j17/internal/base/ident"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/core/eventfile"
 )
 
 // Injected tells what became of test data.
@@ -25,7 +25,7 @@ type Injected struct {
 // Inject writes the events of a file one by one, as if each had been posted: they happen now, and bring about what they imply.
 // Events without an actor are those of the platform's importer of test data. A file with faults is refused before anything is
 // written; what it returns beside a later error has been written. open begins to read the file, which is read twice.
-func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*eventfile.Reader, error)) (Injected, error) {
+func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string, open func() (*command.FileReader, error)) (Injected, error) {
 	d, err := l.Engine.Decider(t)
 	if err != nil {
 		return Injected{}, err
@@ -34,7 +34,7 @@ func (l *Loader) Inject(ctx context.Context, t j17.Tenant, correlationID string,
 	// Nothing is written of a file with faults.
 	importer := j17.Agent{Type: ident.SystemActorType, ID: ident.TestDataImporter}
 	c := &recorder{Loader: l, d: d, r: &History{Tenant: t, Open: open}, keeps: true, seed: maphash.MakeSeed()}
-	c.examine = func(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
+	c.examine = func(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
 		file.WithActor(importer)
 		file.Trusted = true
 		x, faults := d.Examine(ctx, file)

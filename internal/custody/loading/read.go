@@ -15,8 +15,8 @@ import (
 	"j17"
 	"j17/internal/base/panics"
 	"j17/internal/base/value"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/eventfile"
 	"j17/internal/lang/diag"
 )
 
@@ -32,7 +32,7 @@ type pastEvent struct {
 	// size is how many bytes the event has in the file.
 	size int
 	// file is the event as it stands there, without data and metadata once they were examined.
-	file eventfile.Event
+	file command.FileEvent
 	// What was found of it, nil where something is wrong with it by itself.
 	*decider.Examined
 	// raw is the canonical bytes of an event that keeps its position, layout where their parts are, and positioned that it has one.
@@ -52,7 +52,7 @@ const (
 
 // batch is some events of a file that follow each other.
 type batch struct {
-	texts  []eventfile.Text
+	texts  []command.FileText
 	events []pastEvent
 	// err is why the file cannot be read any further behind them.
 	err   error
@@ -61,7 +61,7 @@ type batch struct {
 
 // each reads a file and hands its events to do, in their order, a batch at a time. They are taken apart and examined by as many as there
 // are processors, while others are read and handed on; what is read ahead is bounded.
-func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pastEvent) error) error {
+func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]pastEvent) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	workers := runtime.GOMAXPROCS(0)
 	todo, order := make(chan *batch), make(chan *batch, 2*workers)
@@ -121,7 +121,7 @@ func (c *recorder) each(ctx context.Context, in *eventfile.Reader, do func([]pas
 }
 
 // nextBatch reads the texts of some events. It reports whether there may be more. A panic is why there are not.
-func nextBatch(in *eventfile.Reader) (b *batch, more bool) {
+func nextBatch(in *command.FileReader) (b *batch, more bool) {
 	b = &batch{ready: make(chan struct{})}
 	err := panics.Caught(func() error {
 		more = b.fill(in)
@@ -134,10 +134,10 @@ func nextBatch(in *eventfile.Reader) (b *batch, more bool) {
 }
 
 // fill is nextBatch for a new batch.
-func (b *batch) fill(in *eventfile.Reader) (more bool) {
+func (b *batch) fill(in *command.FileReader) (more bool) {
 	for size := 0; len(b.texts) < batchEvents && size < batchBytes; {
 		text, err := in.Next()
-		broken, ok := errors.AsType[*eventfile.TextError](err)
+		broken, ok := errors.AsType[*command.FileError](err)
 		switch {
 		case err == nil:
 			b.texts, size = append(b.texts, text), size+len(text.Text)
@@ -170,7 +170,7 @@ func (c *recorder) readAll(ctx context.Context, b *batch) {
 }
 
 // read takes an event of the file apart and examines it.
-func (c *recorder) read(ctx context.Context, text *eventfile.Text, ev *pastEvent) {
+func (c *recorder) read(ctx context.Context, text *command.FileText, ev *pastEvent) {
 	ev.index, ev.line, ev.element, ev.size = text.Number-1, text.Line, text.Element, len(text.Text)
 	v, err := value.ParseString(text.Text)
 	if err != nil {
@@ -180,7 +180,7 @@ func (c *recorder) read(ctx context.Context, text *eventfile.Text, ev *pastEvent
 		}
 		return
 	}
-	file, faults := eventfile.ReadEvent(v)
+	file, faults := command.ReadFileEvent(v)
 	if ev.positioned = file.Stored; len(faults) > 0 {
 		ev.fault, ev.whole = faults[0], v
 		return
@@ -226,7 +226,7 @@ func (ev *pastEvent) places(e *j17.Error) []j17.FieldError {
 		f := &all[i]
 		f.Code = e.Code
 		if f.Path == "" {
-			f.Path = eventfile.PathIn(ev.whole, diag.Pointer(f.Pointer))
+			f.Path = command.PathIn(ev.whole, diag.Pointer(f.Pointer))
 		}
 		f.Pointer = "/" + strconv.Itoa(ev.index) + f.Pointer
 		if ev.element {

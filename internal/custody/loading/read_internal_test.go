@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/eventfile"
 )
 
 // TestAPanicEndsTheFile has a check of one event of many panic: the file is read no further, and whoever reads it gets to know why.
@@ -16,7 +16,7 @@ func TestAPanicEndsTheFile(t *testing.T) {
 	t.Parallel()
 	const events, faulty = 2000, 700
 	var examined atomic.Int64
-	c := &recorder{examine: func(context.Context, *eventfile.Event) (*decider.Examined, error) {
+	c := &recorder{examine: func(context.Context, *command.FileEvent) (*decider.Examined, error) {
 		if examined.Add(1) == faulty {
 			panic("a fault")
 		}
@@ -24,7 +24,7 @@ func TestAPanicEndsTheFile(t *testing.T) {
 	}}
 	handed := 0
 	file := strings.Repeat(`{"key":"order:1","type":"was_made","data":{}}`+"\n", events)
-	err := c.each(t.Context(), eventfile.NewReader(strings.NewReader(file)), func(events []pastEvent) error {
+	err := c.each(t.Context(), command.NewFileReader(strings.NewReader(file)), func(events []pastEvent) error {
 		handed += len(events)
 		return nil
 	})
@@ -49,11 +49,11 @@ func (p *panicking) Read(b []byte) (n int, err error) {
 // TestAPanicEndsTheReading has the reading of a file panic, on a goroutine of its own.
 func TestAPanicEndsTheReading(t *testing.T) {
 	t.Parallel()
-	c := &recorder{examine: func(context.Context, *eventfile.Event) (*decider.Examined, error) {
+	c := &recorder{examine: func(context.Context, *command.FileEvent) (*decider.Examined, error) {
 		return nil, j17.Errorf(j17.CodeInvalidField, "it is not what this is about")
 	}}
 	file := &panicking{strings.Repeat(`{"key":"order:1","type":"was_made","data":{}}`+"\n", 2000)}
-	err := c.each(t.Context(), eventfile.NewReader(file), func([]pastEvent) error { return nil })
+	err := c.each(t.Context(), command.NewFileReader(file), func([]pastEvent) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "a fault") {
 		t.Errorf("whoever reads it is told %v", err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"j17"
 	"j17/internal/base/ident"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/core/eventfile"
 	"j17/internal/custody/erasure"
 	"j17/internal/storage/store"
 )
@@ -29,7 +29,7 @@ type History struct {
 	// that was complete stores nothing again.
 	ID [32]byte
 	// Open begins to read the file, which is read twice: nothing is stored of a file with faults.
-	Open func() (*eventfile.Reader, error)
+	Open func() (*command.FileReader, error)
 }
 
 // Imported tells what became of a recording.
@@ -135,7 +135,7 @@ type recorder struct {
 	// latest is the greatest time of a position that is kept, in Unix milliseconds.
 	latest int64
 	// examine makes the checks of one event that need no other.
-	examine func(context.Context, *eventfile.Event) (*decider.Examined, error)
+	examine func(context.Context, *command.FileEvent) (*decider.Examined, error)
 	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by
 	// several at once, and so is examine.
 	finish func(text string, ev *pastEvent) error
@@ -244,7 +244,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 var errEnough = errors.New("loading: enough faults were found")
 
 // examinePast examines an event that is history.
-func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
+func (c *recorder) examinePast(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
 	x, err := c.examineAny(ctx, file)
 	if err == nil && x.Timestamp != nil && *x.Timestamp > c.now {
 		err = j17.Errorf(j17.CodeInvalidField, "'timestamp' must be the time of the event in Unix seconds and not lie in the future").At("metadata.timestamp")
@@ -253,7 +253,7 @@ func (c *recorder) examinePast(ctx context.Context, file *eventfile.Event) (*dec
 }
 
 // examineAny examines an event that is history, of here or of a server whose clock may be ahead.
-func (c *recorder) examineAny(ctx context.Context, file *eventfile.Event) (*decider.Examined, error) {
+func (c *recorder) examineAny(ctx context.Context, file *command.FileEvent) (*decider.Examined, error) {
 	file.Stored = true // as far as the rules for it go
 	if ident.IsReservedEventType(file.Type) && file.Type != ident.WasTombstoned {
 		return nil, j17.Errorf(j17.CodeReservedEventType, "'%s' is no event type of the platform", j17.Printable(file.Type)).At("type")

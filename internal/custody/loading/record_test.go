@@ -16,9 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/custody/loading"
 )
 
@@ -55,7 +55,7 @@ func line(dst []byte, e *loading.Exported) []byte { return append(e.AppendLine(d
 func recording(text string) *loading.History {
 	return &loading.History{
 		Tenant: elsewhere, ID: sha256.Sum256([]byte(text)),
-		Open: func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil },
+		Open: func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(text)), nil },
 	}
 }
 
@@ -450,9 +450,9 @@ func TestTheSameFileIsStoredOnce(t *testing.T) {
 	}
 	whole, cut := recording(text.String()), 0
 	broken := *whole
-	broken.Open = func() (*eventfile.Reader, error) {
+	broken.Open = func() (*command.FileReader, error) {
 		if cut++; cut == 2 {
-			return eventfile.NewReader(strings.NewReader(text.String()[:text.Len()/2])), nil
+			return command.NewFileReader(strings.NewReader(text.String()[:text.Len()/2])), nil
 		}
 		return whole.Open()
 	}

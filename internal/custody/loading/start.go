@@ -10,9 +10,9 @@ import (
 	"j17"
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/core/eventfile"
 	"j17/internal/custody/envlog"
 	"j17/internal/storage/store"
 )
@@ -24,7 +24,7 @@ const mostStarts = 2
 // ColdStart fills a tenant that has no events with those of a file, which is read once: all of them, or none. Where they have positions,
 // these ascend and are kept, and so are the bytes of the events: chains, roots and names are those of where the file comes from, and the
 // chains that it has are checked. Otherwise events get positions of their own.
-func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *eventfile.Reader) (Imported, error) {
+func (l *Loader) ColdStart(ctx context.Context, t j17.Tenant, in *command.FileReader) (Imported, error) {
 	past, err := l.Engine.Recorder(t)
 	if err != nil {
 		return Imported{}, err

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/core/part"
 	"j17/internal/custody/loading"
 	"j17/internal/storage/store"
@@ -24,7 +24,7 @@ import (
 // start loads a text into the other tenant.
 func (f *fixture) start(tb testing.TB, text string) (loading.Imported, error) {
 	tb.Helper()
-	return f.ColdStart(tb.Context(), elsewhere, eventfile.NewReader(strings.NewReader(text)))
+	return f.ColdStart(tb.Context(), elsewhere, command.NewFileReader(strings.NewReader(text)))
 }
 
 // history gives the tenant aggregates with and without names, one of them erased, and returns its export.
@@ -335,7 +335,7 @@ func TestColdStartsAreShared(t *testing.T) {
 	}
 	text := fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{"n":1},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)
 	begin := func(tn j17.Tenant, do func()) error {
-		_, err := f.ColdStart(t.Context(), tn, eventfile.NewReader(&during{do, strings.NewReader(text)}))
+		_, err := f.ColdStart(t.Context(), tn, command.NewFileReader(&during{do, strings.NewReader(text)}))
 		return err
 	}
 	var ofSibling, ofOther, ofThird error

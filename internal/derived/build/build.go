@@ -142,9 +142,9 @@ const (
 )
 
 const (
-	// lease is how long a turn of a build may take, turnTime after how long it gives way to others.
+	// lease is how long a pass of a build may take, passTime after how long it gives way to others.
 	lease    = 20 * time.Second
-	turnTime = 5 * time.Second
+	passTime = 5 * time.Second
 	// atOnce and each are how many builds are at work in all and of one tenant.
 	atOnce = 4
 	each   = 2
@@ -191,7 +191,7 @@ func New(o Options) *Service {
 		moved: make(chan struct{}), made: map[buildKey]progress{},
 	}
 	s.jobs = o.Worker.Queue(worker.Work{
-		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.turn, Lease: lease, AtOnce: atOnce, Each: each,
+		Name: "builds", Store: o.Store, Space: jobSpace, Do: s.runPass, Lease: lease, AtOnce: atOnce, Each: each,
 	})
 	s.removals = o.Worker.Queue(worker.Work{
 		Name: "removals", Store: o.Store, Space: removalSpace, Do: s.remove, Lease: lease, AtOnce: 1, Freeing: true,

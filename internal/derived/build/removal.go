@@ -32,7 +32,7 @@ type removed struct {
 }
 
 const (
-	// chunk is how many items are removed in one commit, chunks how many such commits a turn has.
+	// chunk is how many items are removed in one commit, chunks how many such commits a pass has.
 	chunk  = 500
 	chunks = 40
 )
@@ -47,7 +47,7 @@ func (s *Service) Remove(name string, ranges ...Range) store.Side {
 	return store.Side{Op: store.Put, Space: removalSpace, Key: name, Value: encode(r), Due: s.o.Clock.Now()}
 }
 
-// remove does a turn of a removal.
+// remove does a pass of a removal.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	var r removal
 	if err := json.Unmarshal(c.Value, &r); err != nil {

@@ -9,7 +9,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of a turn, or when it
+// What pages of a kind come to whose writes are sorted is gathered, and commits as one part of the build: at the end of a pass, or when it
 // has so many bytes. What is more than a commit takes goes into a pile of the store.
 
 const (
@@ -19,8 +19,8 @@ const (
 	heldSides = maxSides
 )
 
-// part is what was made of the build since its last commit.
-type part struct {
+// gathered is what was made of the build since its last commit.
+type gathered struct {
 	// after is how far the build is with it, pages the number of pages in it.
 	after progress
 	pages int
@@ -37,10 +37,10 @@ type number struct {
 	key   string
 }
 
-// await waits until the first page under way is made. At the end of the turn it waits no longer with what was made before.
-func (t *turn) await(ctx context.Context) error {
-	done := t.flight[0].done
-	if t.part.pages == 0 || t.flight[0].ready() {
+// await waits until the first page under way is made. At the end of the pass it waits no longer with what was made before.
+func (t *pass) await(ctx context.Context) error {
+	done := t.pages[0].done
+	if t.part.pages == 0 || t.pages[0].ready() {
 		<-done
 		return nil
 	}
@@ -67,12 +67,12 @@ func (t *turn) await(ctx context.Context) error {
 }
 
 // gather takes the first page under way into the part, which is committed when it is large.
-func (t *turn) gather(ctx context.Context) error {
-	f := t.flight[0]
+func (t *pass) gather(ctx context.Context) error {
+	f := t.pages[0]
 	if f.err != nil {
 		return cmp.Or(t.commitPart(ctx), f.err)
 	}
-	t.flight = t.flight[1:]
+	t.pages = t.pages[1:]
 	t.took = f.took
 	p := &t.part
 	for i := range f.writes {
@@ -93,7 +93,7 @@ func (t *turn) gather(ctx context.Context) error {
 
 // holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun it anew: until then
 // much may be made for nothing.
-func (t *turn) holds(ctx context.Context) error {
+func (t *pass) holds(ctx context.Context) error {
 	fence := t.claim.Fence()
 	it, err := t.s.o.Store.Get(ctx, t.job.Tenant, fence.Space, fence.Key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && it.Rev != fence.Rev {
@@ -106,7 +106,7 @@ func (t *turn) holds(ctx context.Context) error {
 var errUnsorted = errors.New("build: only plain puts and additions can be sorted")
 
 // add takes a write into the part.
-func (t *turn) add(ctx context.Context, w *store.Side) error {
+func (t *pass) add(ctx context.Context, w *store.Side) error {
 	p := &t.part
 	p.bytes += len(w.Key) + len(w.Value)
 	switch {
@@ -141,7 +141,7 @@ func (t *turn) add(ctx context.Context, w *store.Side) error {
 }
 
 // commitPart commits the part, with how far the build is.
-func (t *turn) commitPart(ctx context.Context) error {
+func (t *pass) commitPart(ctx context.Context) error {
 	p := &t.part
 	if p.pages == 0 {
 		return nil
@@ -160,15 +160,15 @@ func (t *turn) commitPart(ctx context.Context) error {
 		return err
 	}
 	t.s.counts.streams.Add(p.after.Done - t.p.Done)
-	t.p, t.part = p.after, part{}
+	t.p, t.part = p.after, gathered{}
 	return nil
 }
 
 // dropPart lets go of what was not committed.
-func (t *turn) dropPart() {
+func (t *pass) dropPart() {
 	if t.part.pile != nil {
 		t.part.pile.Discard()
 	}
-	t.part = part{}
+	t.part = gathered{}
 	t.s.show(t.job.Tenant, t.at, progress{})
 }

@@ -16,9 +16,9 @@ import (
 	"j17/internal/base/geo"
 	"j17/internal/base/value"
 	"j17/internal/base/work/worktest"
+	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/derived/place"
 	"j17/internal/storage/store"
 )
@@ -44,7 +44,7 @@ func (h *house) fill(typ, event string, n int, data func(i int) string) {
 			if err != nil {
 				h.tb.Fatal(err)
 			}
-			e, faults := past.Decider().Examine(h.tb.Context(), &eventfile.Event{AggregateType: typ, ID: id(i), Type: event, Data: v, Metadata: metadata})
+			e, faults := past.Decider().Examine(h.tb.Context(), &command.FileEvent{AggregateType: typ, ID: id(i), Type: event, Data: v, Metadata: metadata})
 			if len(faults) > 0 {
 				h.tb.Fatal(faults)
 			}

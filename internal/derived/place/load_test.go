@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17/internal/base/geo"
+	"j17/internal/core/command"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/custody/loading"
 )
 
@@ -32,7 +32,7 @@ func TestPlacesOfAColdStart(t *testing.T) {
 		opened(n, near)
 	}
 	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
-	if done, err := l.ColdStart(t.Context(), enginetest.Tenant, eventfile.NewReader(strings.NewReader(b.String()))); err != nil || done.Streams != 600 {
+	if done, err := l.ColdStart(t.Context(), enginetest.Tenant, command.NewFileReader(strings.NewReader(b.String()))); err != nil || done.Streams != 600 {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if diff := cmp.Diff([]int{3, 5, 599}, h.near(near, 1000, 10)); diff != "" {

@@ -17,9 +17,9 @@ import (
 	"j17/internal/base/geo"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
@@ -360,7 +360,7 @@ func TestThePastHasPlaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, faults := past.Decider().Examine(t.Context(), &eventfile.Event{AggregateType: "shop", ID: id(1), Type: "was_opened", Data: data, Metadata: metadata})
+		e, faults := past.Decider().Examine(t.Context(), &command.FileEvent{AggregateType: "shop", ID: id(1), Type: "was_opened", Data: data, Metadata: metadata})
 		if len(faults) > 0 {
 			t.Fatal(faults)
 		}

@@ -15,10 +15,10 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/value"
 	"j17/internal/code/sandbox"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/derived/build"
 	"j17/internal/derived/projection"
 	"j17/internal/plane/deploy"
@@ -172,7 +172,7 @@ func (s *server) load(tb testing.TB, from, to int, color string) {
 	binary.BigEndian.PutUint64(unit.ID[:], uint64(from))
 	copy(unit.ID[8:], color)
 	for n := from; n < to; n++ {
-		e, faults := past.Decider().Examine(tb.Context(), &eventfile.Event{AggregateType: "note", ID: id(n), Type: "was_made", Data: data, Metadata: metadata})
+		e, faults := past.Decider().Examine(tb.Context(), &command.FileEvent{AggregateType: "note", ID: id(n), Type: "was_made", Data: data, Metadata: metadata})
 		if len(faults) > 0 {
 			tb.Fatal(faults)
 		}

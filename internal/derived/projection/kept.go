@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"j17"
-	"j17/internal/base/recent"
+	"j17/internal/base/work"
 )
 
 // errLeft tells that whoever computed a value has gone before it was done.
@@ -33,7 +33,7 @@ type keptValues struct {
 	counts      keptCounts
 	// passed are rows of lists that were computed and not kept.
 	seed   maphash.Seed
-	passed *recent.Set
+	passed *work.Recent
 
 	// flights are the computations under way.
 	flights map[subject]*flight
@@ -66,7 +66,7 @@ const (
 func newKeptValues(limit int64) *keptValues {
 	return &keptValues{
 		limit: limit, all: map[subject]*list.Element{}, flights: map[subject]*flight{},
-		seed: maphash.MakeSeed(), passed: recent.New(limit / ownCharge / passedShare),
+		seed: maphash.MakeSeed(), passed: work.NewRecent(limit / ownCharge / passedShare),
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/loading"
@@ -491,7 +491,7 @@ func happened(n int, event, data string) string {
 
 // recorded imports a file, in units of up to that many events, or loads an empty environment with it.
 func (h *house) recorded(text string, cold bool) error {
-	open := func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil }
+	open := func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(text)), nil }
 	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
 	if cold {
 		in, err := open()

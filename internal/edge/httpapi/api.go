@@ -33,7 +33,6 @@ import (
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
-	"j17/internal/derived/tagging"
 	"j17/internal/follow/feed"
 	"j17/internal/follow/listener"
 	"j17/internal/follow/saga"
@@ -76,7 +75,7 @@ type Options struct {
 	// Logs has the logs of environments, and proofs.
 	Logs *envlog.Service
 	// Tagging tells how far older events are with their tags.
-	Tagging *tagging.Service
+	Tagging *build.Tagger
 	// Builds and Indexes tell what they have done.
 	Builds  *build.Service
 	Indexes *index.Service

@@ -30,7 +30,6 @@ import (
 	"j17/internal/derived/build"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
-	"j17/internal/derived/tagging"
 	"j17/internal/edge/httpapi"
 	"j17/internal/follow/tail"
 	"j17/internal/lang/spec"
@@ -99,7 +98,7 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	o := httpapi.Options{
 		Tail: follow, Engine: e, Loader: &loading.Loader{Engine: e, Store: s}, Store: s, Registry: f.registry, Auth: auth.New(f.registry, f.clock), Clock: f.clock, Logger: logger,
 		Places:      places,
-		Tagging:     tagging.New(tagging.Options{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
+		Tagging:     build.NewTagger(build.TaggerOptions{Store: s, Engine: e, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Checkpoints: checkpoint.New(checkpoint.Options{Store: s, Engine: e, Log: logs, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)}),
 		Projections: projection.New(projection.Options{Store: s, Engine: e, Places: places, Clock: f.clock, Logger: logger, Changed: follow.Stir}),
 		Logs:        logs,

@@ -6,9 +6,9 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/derived/build"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
-	"j17/internal/derived/tagging"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 )
@@ -17,7 +17,7 @@ import (
 type derivedHandlers struct {
 	places      *place.Service
 	projections *projection.Service
-	tagging     *tagging.Service
+	tagging     *build.Tagger
 }
 
 // listProjections is GET projections.

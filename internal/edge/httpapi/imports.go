@@ -15,7 +15,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/wire"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 	"j17/internal/custody/loading"
 	"j17/internal/plane/control"
 )
@@ -56,7 +56,7 @@ func (h *importHandlers) coldStart(c *call, w http.ResponseWriter) error {
 	}
 	c.allowTime(w, transferTime)
 	body := &steadyBody{c: c, control: http.NewResponseController(w), until: clock.System{}.Now().Add(transferTime)}
-	done, err := h.loader.ColdStart(c.request.Context(), c.tenant, eventfile.NewReader(body))
+	done, err := h.loader.ColdStart(c.request.Context(), c.tenant, command.NewFileReader(body))
 	if err != nil {
 		return inFile(err)
 	}
@@ -155,11 +155,11 @@ type eventFile struct {
 }
 
 // open begins to read the file.
-func (f *eventFile) open() (*eventfile.Reader, error) {
+func (f *eventFile) open() (*command.FileReader, error) {
 	if _, err := f.f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return eventfile.NewReader(f.f), nil
+	return command.NewFileReader(f.f), nil
 }
 
 // holdsEvents refuses a body that says it is no file of events.

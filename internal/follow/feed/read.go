@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -401,14 +400,8 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	}()
 	done := make(chan error, 1)
 	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				r.h.s.o.Logger.LogAttrs(ctx, slog.LevelError, "the handler of a subscription panicked", slog.String("tenant", string(r.h.tenant)),
-					slog.String("subscription", r.key), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-				done <- fmt.Errorf("panic: %v", p)
-			}
-		}()
-		done <- do(limited)
+		what := "the handler of subscription " + r.key + " of " + string(r.h.tenant)
+		done <- panics.Logged(ctx, r.h.s.o.Logger, what, func() error { return do(limited) })
 	}()
 	select {
 	case err := <-done:

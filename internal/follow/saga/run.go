@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/panics"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
@@ -36,16 +37,7 @@ type step struct {
 }
 
 // do carries out what is due of one saga: up to the next event that it writes, and that in one commit with what follows from it.
-func (s *Service) do(ctx context.Context, c *worker.Claim) (err error) {
-	defer func() {
-		// A panic is told by the queue, as long as the saga is tried again.
-		if c.Attempt < maxTries {
-			return
-		}
-		if p := recover(); p != nil {
-			err = s.giveUp(ctx, c, fmt.Errorf("a fault of the program: %v", p))
-		}
-	}()
+func (s *Service) do(ctx context.Context, c *worker.Claim) error {
 	g, err := s.load(ctx, c.Tenant, c.Key)
 	if isAbsent(err) {
 		s.logger.LogAttrs(ctx, slog.LevelError, "work of a saga that is gone was removed", slog.String("tenant", string(c.Tenant)), slog.String("saga", c.Key))
@@ -53,7 +45,7 @@ func (s *Service) do(ctx context.Context, c *worker.Claim) (err error) {
 		return err
 	}
 	if err == nil {
-		err = s.move(ctx, c, g)
+		err = panics.Logged(ctx, s.logger, "saga "+c.Key+" of "+string(c.Tenant), func() error { return s.move(ctx, c, g) })
 	}
 	switch {
 	case err == nil:

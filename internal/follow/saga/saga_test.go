@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 	"j17/internal/custody/loading"
 	"j17/internal/follow/saga"
 )
@@ -401,9 +401,9 @@ func TestEachTriggerStartsOnce(t *testing.T) {
 func TestHistoryStartsNone(t *testing.T) {
 	h := newHouse(t, 0)
 	l := &loading.Loader{Engine: h.engine, Store: h.store}
-	file := func(timestamp string) func() (*eventfile.Reader, error) {
+	file := func(timestamp string) func() (*command.FileReader, error) {
 		line := `{"key":"trip:` + id(1) + `","type":"was_requested","data":{"leg":"` + id(2) + `","n":1},"metadata":{"actor":{"type":"user","id":"` + user + `"}` + timestamp + `}}`
-		return func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(line)), nil }
+		return func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(line)), nil }
 	}
 	if _, err := l.Import(t.Context(), &loading.History{Tenant: prod, Open: file(`,"timestamp":1600000000`)}); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 )
 
 // event is one event of a file that is sent.
@@ -19,7 +19,7 @@ type event struct {
 	// index is its number in the file, counted from 0; line is where it starts, counted from 1.
 	index, line int
 	key         j17.Key
-	eventfile.Write
+	command.FileWrite
 	eventType string
 	data      json.RawMessage
 	// raw is its text.
@@ -52,7 +52,7 @@ func (e *lineError) Error() string {
 
 // source reads the events of a file that are to be written.
 type source struct {
-	in    *eventfile.Reader
+	in    *command.FileReader
 	seed  [sha256.Size]byte
 	index int
 	// ignored holds the members that were left out, in the order in which they were met.
@@ -62,13 +62,13 @@ type source struct {
 // newSource returns a source of what in has. name makes its seeds differ from those of other sources with the same
 // content.
 func newSource(in io.Reader, name string) *source {
-	return &source{in: eventfile.NewReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
+	return &source{in: command.NewFileReader(in), seed: sha256.Sum256([]byte("j17 import\n" + name))}
 }
 
 // next returns the next event, a *lineError, or io.EOF at the end.
 func (s *source) next() (event, error) {
 	text, err := s.in.Next()
-	if broken, ok := errors.AsType[*eventfile.TextError](err); ok {
+	if broken, ok := errors.AsType[*command.FileError](err); ok {
 		err = &lineError{index: s.index, line: broken.Line, message: broken.Message, fatal: true}
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *source) parse(text string) (event, *lineError) {
 	if err != nil {
 		return event{}, notJSON(text, err)
 	}
-	e, faults := eventfile.ReadEvent(v)
+	e, faults := command.ReadFileEvent(v)
 	if len(faults) > 0 {
 		return event{}, faultOf(faults[0])
 	}
@@ -121,7 +121,7 @@ func (s *source) parse(text string) (event, *lineError) {
 	for _, name := range w.Left {
 		s.leave("metadata." + name)
 	}
-	return event{key: j17.Key{Type: e.AggregateType, ID: e.ID}, Write: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
+	return event{key: j17.Key{Type: e.AggregateType, ID: e.ID}, FileWrite: w, eventType: e.Type, data: e.Data.AppendJSON(nil)}, nil
 }
 
 // leave notes a member that is not taken over.

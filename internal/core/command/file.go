@@ -1,6 +1,4 @@
-// Package eventfile reads files of events, as people write them and as exports have them. What can be tried can be imported:
-// it is the only reader of such files.
-package eventfile
+package command
 
 import (
 	"bufio"
@@ -16,8 +14,8 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// Text is one event of a file as it stands there.
-type Text struct {
+// FileText is the text of one event of a file.
+type FileText struct {
 	// Number counts the events of the file from 1.
 	Number int
 	// Offset is where Text starts in the file, in bytes, and Line the number of its line, from 1.
@@ -27,13 +25,15 @@ type Text struct {
 	Text    string
 }
 
-// MaxText is how many bytes the text of one event in a file may have.
-const MaxText = 16 << 20
+// MaxFileText is how many bytes the text of one event in a file may have.
+const MaxFileText = 16 << 20
 
-// Reader finds the events in a file: the elements of a JSON array, which may be the member "events" of an object, or else
+// FileReader finds the events in a file, as people write it or as an export has it. Dry runs and imports read files through it alone,
+// so that what can be tried can be imported. The events are the elements of a JSON array, which may be the member "events" of an object, or else
 // one event a line with empty lines in between; a byte order mark at the start is passed over, and so is the signed checkpoint that an
-// export ends with. What an event looks like inside is the business of ReadEvent.
-type Reader struct {
+// export ends with. What an event looks like inside is the business of
+// ReadFileEvent.
+type FileReader struct {
 	in      *bufio.Reader
 	started bool
 	// array is set where the file is one array, which starts at base, or an object that has it, if wrapped.
@@ -45,28 +45,28 @@ type Reader struct {
 	offset, line, number int
 }
 
-// NewReader returns a reader of a file.
-func NewReader(in io.Reader) *Reader {
-	return &Reader{in: bufio.NewReaderSize(in, 1<<16), line: 1}
+// NewFileReader returns a reader of a file.
+func NewFileReader(in io.Reader) *FileReader {
+	return &FileReader{in: bufio.NewReaderSize(in, 1<<16), line: 1}
 }
 
-// TextError is a place of a file after which no event can be found.
-type TextError struct {
+// FileError is a place of a file after which no event can be found.
+type FileError struct {
 	// Line counts from 1.
 	Line    int
 	Message string
 }
 
 // Error returns the line and the message.
-func (e *TextError) Error() string { return fmt.Sprintf("%d: %s", e.Line, e.Message) }
+func (e *FileError) Error() string { return fmt.Sprintf("%d: %s", e.Line, e.Message) }
 
-// Next returns the next event. At the end of the file the error is io.EOF; an *TextError tells of a file that cannot
+// Next returns the next event. At the end of the file the error is io.EOF; a *FileError tells of a file that cannot
 // be taken apart, and every other error is one of the underlying reader.
-func (r *Reader) Next() (Text, error) {
+func (r *FileReader) Next() (FileText, error) {
 	if !r.started {
 		r.started = true
 		if err := r.start(); err != nil {
-			return Text{}, err
+			return FileText{}, err
 		}
 	}
 	read := r.nextLine
@@ -82,7 +82,7 @@ func (r *Reader) Next() (Text, error) {
 }
 
 // start finds out which of the two forms the file has.
-func (r *Reader) start() error {
+func (r *FileReader) start() error {
 	const mark = "\uFEFF"
 	if head, err := r.in.Peek(len(mark)); err == nil && string(head) == mark {
 		n, err := r.in.Discard(len(mark))
@@ -126,41 +126,41 @@ func (r *Reader) start() error {
 var wrapper = regexp.MustCompile(`^\{\s*("ok"\s*:\s*true\s*,\s*)?"events"\s*:\s*\[`)
 
 // atWrapper reports whether the array follows as a member of an object.
-func (r *Reader) atWrapper() bool {
+func (r *FileReader) atWrapper() bool {
 	const most = 256 // white space included
 	head, _ := r.in.Peek(most)
 	return wrapper.Match(head)
 }
 
 // nextLine returns the next line that is not empty.
-func (r *Reader) nextLine() (Text, error) {
+func (r *FileReader) nextLine() (FileText, error) {
 	for {
 		raw, err := r.in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
 			raw, err = r.longLine(raw)
 		}
-		if len(raw) > MaxText {
-			return Text{}, &TextError{r.line, fmt.Sprintf("the line is longer than %d bytes; no event may be", MaxText)}
+		if len(raw) > MaxFileText {
+			return FileText{}, &FileError{r.line, fmt.Sprintf("the line is longer than %d bytes; no event may be", MaxFileText)}
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return Text{}, err
+			return FileText{}, err
 		}
 		trimmed := bytes.TrimSpace(raw)
-		text := Text{Offset: r.offset + bytes.Index(raw, trimmed), Line: r.line, Text: string(trimmed)}
+		text := FileText{Offset: r.offset + bytes.Index(raw, trimmed), Line: r.line, Text: string(trimmed)}
 		r.offset, r.line = r.offset+len(raw), r.line+1
 		if len(trimmed) > 0 && !isCheckpoint(text.Text) {
 			return text, nil
 		}
 		if err != nil {
-			return Text{}, err
+			return FileText{}, err
 		}
 	}
 }
 
 // longLine returns a line that begins with what the buffer is full of.
-func (r *Reader) longLine(begin []byte) (raw []byte, err error) {
+func (r *FileReader) longLine(begin []byte) (raw []byte, err error) {
 	raw = bytes.Clone(begin)
-	for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxText {
+	for more := true; more; more = errors.Is(err, bufio.ErrBufferFull) && len(raw) <= MaxFileText {
 		var part []byte
 		part, err = r.in.ReadSlice('\n')
 		raw = append(raw, part...)
@@ -184,7 +184,7 @@ func isCheckpoint(line string) bool {
 }
 
 // element returns the next element of the array.
-func (r *Reader) element() (Text, error) {
+func (r *FileReader) element() (FileText, error) {
 	var raw json.RawMessage
 	var err error
 	if r.array.More() {
@@ -193,28 +193,28 @@ func (r *Reader) element() (Text, error) {
 		if _, err = r.array.Token(); err == nil {
 			err = errors.New("there is something after the end of the array")
 		} else if errors.Is(err, io.EOF) {
-			return Text{}, io.EOF
+			return FileText{}, io.EOF
 		}
 	}
 	end := r.array.InputOffset()
 	switch syntax, ok := errors.AsType[*json.SyntaxError](err); {
-	case err == nil && len(raw) > MaxText:
-		return Text{}, &TextError{r.lines.lineAt(end), fmt.Sprintf("the event is longer than %d bytes; none may be", MaxText)}
+	case err == nil && len(raw) > MaxFileText:
+		return FileText{}, &FileError{r.lines.lineAt(end), fmt.Sprintf("the event is longer than %d bytes; none may be", MaxFileText)}
 	case err == nil:
 		start := end - int64(len(raw))
-		return Text{Offset: r.base + int(start), Line: r.lines.lineAt(start), Element: true, Text: string(raw)}, nil
+		return FileText{Offset: r.base + int(start), Line: r.lines.lineAt(start), Element: true, Text: string(raw)}, nil
 	case r.lines.err != nil:
-		return Text{}, r.lines.err
+		return FileText{}, r.lines.err
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the array is not closed: the file is not complete")
 	case ok:
 		end = max(end, syntax.Offset-1)
 	}
-	return Text{}, &TextError{r.lines.lineAt(end), "this is not valid JSON: " + err.Error()}
+	return FileText{}, &FileError{r.lines.lineAt(end), "this is not valid JSON: " + err.Error()}
 }
 
 // close reads what ends the array.
-func (r *Reader) close() error {
+func (r *FileReader) close() error {
 	_, err := r.array.Token()
 	if err != nil || !r.wrapped {
 		return err
@@ -274,31 +274,31 @@ func (l *lineCounter) lineAt(offset int64) int {
 	return l.line
 }
 
-// Split returns all events of a file, as an Reader finds them. A file that cannot be taken apart is the one
+// SplitFile returns all events of a file, as a FileReader finds them. A file that cannot be taken apart is the one
 // finding that is returned.
-func Split(src string) ([]Text, []diag.Diagnostic) {
+func SplitFile(src string) ([]FileText, []diag.Diagnostic) {
 	if text := strings.TrimPrefix(src, "\uFEFF"); strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "[") {
 		if _, err := value.ParseString(text); err != nil {
-			return nil, []diag.Diagnostic{Syntax(err)}
+			return nil, []diag.Diagnostic{FileSyntax(err)}
 		}
 	}
-	var events []Text
-	for r := NewReader(strings.NewReader(src)); ; {
+	var events []FileText
+	for r := NewFileReader(strings.NewReader(src)); ; {
 		text, err := r.Next()
-		switch broken, ok := errors.AsType[*TextError](err); {
+		switch broken, ok := errors.AsType[*FileError](err); {
 		case errors.Is(err, io.EOF):
 			return events, nil
 		case ok:
 			return nil, []diag.Diagnostic{{Line: broken.Line, Column: 1, Message: broken.Message}}
 		case err != nil:
-			return nil, []diag.Diagnostic{Syntax(err)}
+			return nil, []diag.Diagnostic{FileSyntax(err)}
 		}
 		events = append(events, text)
 	}
 }
 
-// Syntax is the finding for a text that value.Parse refuses.
-func Syntax(err error) diag.Diagnostic {
+// FileSyntax is the finding for a text that value.Parse refuses.
+func FileSyntax(err error) diag.Diagnostic {
 	if syntax, ok := errors.AsType[*value.SyntaxError](err); ok {
 		return diag.Diagnostic{Line: syntax.Line, Column: syntax.Column, Message: syntax.Message}
 	}

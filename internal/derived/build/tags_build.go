@@ -1,4 +1,4 @@
-package tagging
+package build
 
 import (
 	"context"
@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// lease is how long a turn of a build may take, turnTime after how long it gives way to others.
-	lease    = 20 * time.Second
-	turnTime = 2 * time.Second
-	// pageEvents, pageBytes and pageTags are how many events are tagged in one commit, which others wait for.
-	pageEvents = 256
-	pageBytes  = 1 << 20
-	pageTags   = 4000
-	// turnEvents is how many events a turn looks at, at most.
-	turnEvents = 50_000
-	// maxRest is the longest pause after a page.
-	maxRest = 20 * time.Millisecond
+	// tagLease is how long a pass of a build may take, tagPassTime after how long it gives way to others.
+	tagLease    = 20 * time.Second
+	tagPassTime = 2 * time.Second
+	// tagPageEvents, tagPageBytes and maxPageTags bound how many events are tagged in one commit, which others wait for.
+	tagPageEvents = 256
+	tagPageBytes  = 1 << 20
+	maxPageTags   = 4000
+	// tagPassEvents is how many events a pass looks at, at most.
+	tagPassEvents = 50_000
+	// tagMaxRest is the longest pause after a page.
+	tagMaxRest = 20 * time.Millisecond
 )
 
-// errBehind is why a build waits.
-var errBehind = errors.New("the spec whose tags events are to have is not known here yet")
+// errTagsBehind is why a build waits.
+var errTagsBehind = errors.New("the spec whose tags events are to have is not known here yet")
 
-// turn goes on with a build for a while. What a crash cuts short is done again, which changes nothing.
-func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
-	st, err := readState(c.Value)
+// runPass goes on with a build for a while. What a crash cuts short is done again, which changes nothing.
+func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
+	st, err := readTagState(c.Value)
 	if err != nil {
 		return err
 	}
-	b := &build{s: s, claim: c, state: st}
+	b := &tagBuild{s: s, claim: c, state: st}
 	if err := b.open(); err != nil {
 		return err
 	}
 	ended, err := b.run(ctx)
-	if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == space {
+	if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == tagSpace {
 		return nil // another deployment has begun it anew, or somebody has taken it over
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
 	// How far it is, or that it is done.
 	due := s.Clock.Now()
 	if st.Reached = b.reached.String(); ended {
-		*st, due = state{Names: st.Names}, time.Time{}
+		*st, due = tagState{Names: st.Names}, time.Time{}
 	}
 	err = s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(st.encode(), due)})
 	if _, is := errors.AsType[*store.SideConflict](err); is {
@@ -66,18 +66,18 @@ func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
 	return err
 }
 
-// build is one turn of a build.
-type build struct {
-	s       *Service
+// tagBuild is one pass of a build.
+type tagBuild struct {
+	s       *Tagger
 	claim   *worker.Claim
-	state   *state
+	state   *tagState
 	reached j17.StreamID
 	end     j17.StreamID
 	done    uint64
 }
 
 // open reads where the build is.
-func (b *build) open() (err error) {
+func (b *tagBuild) open() (err error) {
 	if b.end, err = j17.ParseStreamID(b.state.End); err == nil && b.state.Reached != "" {
 		b.reached, err = j17.ParseStreamID(b.state.Reached)
 	}
@@ -85,28 +85,28 @@ func (b *build) open() (err error) {
 }
 
 // run tags events until there are no more, or it is somebody else's turn.
-func (b *build) run(ctx context.Context) (ended bool, err error) {
+func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 	d, fences, err := b.s.Engine.Deployed(b.claim.Tenant)
 	if err != nil {
 		return false, err
 	}
-	if !b.state.of(declaredBy(d)) {
-		return false, errBehind
+	if !b.state.of(tagDefinitions(d)) {
+		return false, errTagsBehind
 	}
 	fences = append(slices.Clone(fences), b.claim.Fence())
 
-	until := b.s.Clock.Now().Add(turnTime)
-	for looked := 0; looked < turnEvents && b.s.Clock.Now().Before(until); {
+	until := b.s.Clock.Now().Add(tagPassTime)
+	for looked := 0; looked < tagPassEvents && b.s.Clock.Now().Before(until); {
 		// The tags that the next events should have.
 		begin := clock.System{}.Now()
 		var list []store.Retagged
 		seen, bytes, many := 0, 0, 0
 		budget := work.New(ctx, math.MaxInt64)
-		for ev, err := range b.s.Store.ReadFeed(ctx, b.claim.Tenant, b.reached, pageEvents) {
+		for ev, err := range b.s.Store.ReadFeed(ctx, b.claim.Tenant, b.reached, tagPageEvents) {
 			if err != nil {
 				return false, err
 			}
-			if ev.StreamID.Compare(b.end) > 0 || bytes > pageBytes || many > pageTags {
+			if ev.StreamID.Compare(b.end) > 0 || bytes > tagPageBytes || many > maxPageTags {
 				break
 			}
 			seen, bytes, b.reached = seen+1, bytes+len(ev.Raw), ev.StreamID
@@ -132,7 +132,7 @@ func (b *build) run(ctx context.Context) (ended bool, err error) {
 		looked, b.done = looked+seen, b.state.Done
 		b.s.events.Add(uint64(seen))
 		machine := clock.System{}
-		if err := machine.Wait(ctx, machine.Now().Add(min(machine.Now().Sub(begin), maxRest))); err != nil {
+		if err := machine.Wait(ctx, machine.Now().Add(min(machine.Now().Sub(begin), tagMaxRest))); err != nil {
 			return false, err
 		}
 	}

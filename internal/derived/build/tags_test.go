@@ -1,4 +1,4 @@
-package tagging_test
+package build_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"j17"
+	"j17/internal/core/command"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/eventfile"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/loading"
-	"j17/internal/derived/tagging"
+	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
 )
@@ -32,22 +32,22 @@ func spec(booking, course string) string {
 // head is what the fences of deployments are on.
 const head store.Space = "test.head"
 
-// house is an engine whose older events are tagged, on a store in memory.
-type house struct {
+// tagHouse is an engine whose older events are tagged, on a store in memory.
+type tagHouse struct {
 	*enginetest.Fixture
 	tb      testing.TB
-	tagging *tagging.Service
+	tagging *build.Tagger
 }
 
-func newHouse(tb testing.TB) *house {
+func newTagHouse(tb testing.TB) *tagHouse {
 	tb.Helper()
-	h := &house{tb: tb}
+	h := &tagHouse{tb: tb}
 	h.Fixture = enginetest.New(tb, h.options())
 	h.begin()
 	return h
 }
 
-func (h *house) options() engine.Options {
+func (h *tagHouse) options() engine.Options {
 	return engine.Options{
 		Derived: []part.DerivedOf{func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return h.tagging.Derive(ctx, e) }},
 		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
@@ -56,13 +56,13 @@ func (h *house) options() engine.Options {
 	}
 }
 
-func (h *house) begin() {
+func (h *tagHouse) begin() {
 	log := slog.New(slog.DiscardHandler)
-	h.tagging = tagging.New(tagging.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
+	h.tagging = build.NewTagger(build.TaggerOptions{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
 }
 
 // deploy deploys a spec, behind a fence on what says that it is deployed.
-func (h *house) deploy(booking, course string) {
+func (h *tagHouse) deploy(booking, course string) {
 	h.tb.Helper()
 	if err := h.Store.Write(h.tb.Context(), enginetest.Tenant, []store.Side{{Op: store.Put, Space: head, Key: "head", Value: []byte(booking + course)}}); err != nil {
 		h.tb.Fatal(err)
@@ -77,7 +77,7 @@ func (h *house) deploy(booking, course string) {
 	}
 }
 
-func (h *house) settle() {
+func (h *tagHouse) settle() {
 	h.tb.Helper()
 	if err := h.tagging.Settle(h.tb.Context()); err != nil {
 		h.tb.Fatal(err)
@@ -86,13 +86,13 @@ func (h *house) settle() {
 
 func id(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-000000000000", n) }
 
-func (h *house) book(n int, data string) {
+func (h *tagHouse) book(n int, data string) {
 	h.tb.Helper()
 	h.Post(h.tb, "booking/"+id(n)+"/was_made", enginetest.Body(data))
 }
 
 // found returns how many events have a tag that somebody asks for, or the code of the error.
-func (h *house) found(tag string) string {
+func (h *tagHouse) found(tag string) string {
 	h.tb.Helper()
 	tags, err := h.Tags(h.tb.Context(), enginetest.Tenant, []string{tag})
 	if err != nil {
@@ -108,7 +108,7 @@ func (h *house) found(tag string) string {
 	return fmt.Sprint(n)
 }
 
-func (h *house) want(wants ...string) {
+func (h *tagHouse) want(wants ...string) {
 	h.tb.Helper()
 	for _, want := range wants {
 		tag, count, _ := strings.Cut(want, " ")
@@ -122,7 +122,7 @@ const course, student = `"course":"$.data.course"`, `"student":"$.data.student"`
 
 // TestOlderEventsAreTagged adds, changes and drops tags, and asks for them before, while and after older events have them.
 func TestOlderEventsAreTagged(t *testing.T) {
-	h := newHouse(t)
+	h := newTagHouse(t)
 	h.deploy(course, "")
 	h.want("course:a 0")
 	for n := range 600 {
@@ -177,7 +177,7 @@ func TestOlderEventsAreTagged(t *testing.T) {
 
 // TestTagsAreListed shows whoever asks how far the tags of older events are.
 func TestTagsAreListed(t *testing.T) {
-	h := newHouse(t)
+	h := newTagHouse(t)
 	list := func() string {
 		all, err := h.tagging.Tags(t.Context(), enginetest.Tenant)
 		if err != nil {
@@ -203,7 +203,7 @@ func TestTagsAreListed(t *testing.T) {
 
 // interrupted is a store of which a build sees the end after some commits.
 type interrupted struct {
-	tagging.Storage
+	build.TaggerStorage
 	left  int
 	after func()
 }
@@ -213,25 +213,25 @@ func (s *interrupted) Retag(ctx context.Context, t j17.Tenant, events []store.Re
 		if s.after != nil {
 			s.after()
 			s.after = nil
-			return s.Storage.Retag(ctx, t, events, fences...)
+			return s.TaggerStorage.Retag(ctx, t, events, fences...)
 		}
 		return context.Canceled
 	}
-	return s.Storage.Retag(ctx, t, events, fences...)
+	return s.TaggerStorage.Retag(ctx, t, events, fences...)
 }
 
 // TestTaggingIsCutShort ends a build in its middle: by a crash, by another deployment, and while events are erased.
 func TestTaggingIsCutShort(t *testing.T) {
 	for _, what := range []string{"crash", "deployment", "erasure"} {
 		t.Run(what, func(t *testing.T) {
-			h := newHouse(t)
+			h := newTagHouse(t)
 			h.deploy("", "")
 			for n := range 700 {
 				h.book(n, `{"course":"a","student":"s"}`)
 			}
-			cut := &interrupted{Storage: h.Store, left: 1}
+			cut := &interrupted{TaggerStorage: h.Store, left: 1}
 			log := slog.New(slog.DiscardHandler)
-			first := tagging.New(tagging.Options{Store: cut, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
+			first := build.NewTagger(build.TaggerOptions{Store: cut, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
 			h.tagging = first
 			h.deploy(course, "")
 			want := []string{"course:a 700", "student:s invalid_field"}
@@ -273,7 +273,7 @@ func TestTaggingIsCutShort(t *testing.T) {
 
 // TestTagsOfBefore: after a restoration nobody knows which tags events have. Those of a type that declares none any more are gone.
 func TestTagsOfBefore(t *testing.T) {
-	h := newHouse(t)
+	h := newTagHouse(t)
 	h.deploy(`"course": "$.data.course"`, `"course": "$.data.course"`)
 	h.book(1, `{"course":"a"}`)
 	h.settle()
@@ -319,9 +319,9 @@ func TestTagsOfBefore(t *testing.T) {
 }
 
 // recorded imports a file of history, or loads an empty environment with it.
-func (h *house) recorded(cold bool, text string) {
+func (h *tagHouse) recorded(cold bool, text string) {
 	h.tb.Helper()
-	open := func() (*eventfile.Reader, error) { return eventfile.NewReader(strings.NewReader(text)), nil }
+	open := func() (*command.FileReader, error) { return command.NewFileReader(strings.NewReader(text)), nil }
 	l := &loading.Loader{Engine: h.Engine, Store: h.Store}
 	var err error
 	if cold {
@@ -343,7 +343,7 @@ func TestTagsOfTime(t *testing.T) {
 		return fmt.Sprintf(`{"key":"booking:%s","type":"was_made","data":{},"metadata":{"actor":{"type":"user","id":%q},"timestamp":%d}}`+"\n", id(n), enginetest.User, second)
 	}
 	for _, cold := range []bool{true, false} {
-		h := newHouse(t)
+		h := newTagHouse(t)
 		h.deploy(at+","+by, at)
 		h.recorded(cold, happened(1, 1_600_000_000)+happened(1, 1_600_000_001))
 		h.book(2, `{}`)

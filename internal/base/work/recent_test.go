@@ -1,17 +1,17 @@
-package recent_test
+package work_test
 
 import (
 	"hash/maphash"
 	"testing"
 
-	"j17/internal/base/recent"
+	"j17/internal/base/work"
 )
 
-// TestAgain checks that a thing is known from the second time on as long as few others came between, whatever its hash, and that what
+// TestRecent checks that a thing is known from the second time on as long as few others came between, whatever its hash, and that what
 // came long ago is forgotten.
-func TestAgain(t *testing.T) {
+func TestRecent(t *testing.T) {
 	for _, hash := range []uint64{0, 1, 2, 1 << 32, 1 << 63, ^uint64(0)} {
-		s := recent.New(0)
+		s := work.NewRecent(0)
 		if s.Again(hash) || !s.Again(hash) || !s.Again(hash) {
 			t.Errorf("%x is not known from the second time on", hash)
 		}
@@ -19,7 +19,7 @@ func TestAgain(t *testing.T) {
 
 	const things = 10_000
 	seed := maphash.MakeSeed()
-	s := recent.New(things)
+	s := work.NewRecent(things)
 	for n := range things / 100 {
 		s.Again(maphash.Comparable(seed, n))
 	}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/panics"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -30,8 +30,8 @@ const (
 // errContended is what is left to say after that.
 var errContended = errors.New("others change the same items over and over; it is tried again")
 
-// turn is what one claim of a build does.
-type turn struct {
+// pass is what one claim of a build does.
+type pass struct {
 	s     *Service
 	kind  *Kind
 	job   *Job
@@ -39,19 +39,19 @@ type turn struct {
 	at    string
 	p     progress
 
-	// flight are the pages under way, in the order in which they are committed; next is where the one after them begins.
-	flight []*flight
-	next   progress
-	ended  bool
+	// pages are those under way, in the order in which they are committed; next is where the one after them begins.
+	pages []*pageRun
+	next  progress
+	ended bool
 	// took is how long the page that was committed last took to be made.
 	took time.Duration
-	// part is what was made of a build whose writes are sorted, until is when the turn ends.
-	part  part
+	// part is what was made of a build whose writes are sorted, until is when the pass ends.
+	part  gathered
 	until time.Time
 }
 
-// flight is a page that is being made. done is closed when it is.
-type flight struct {
+// pageRun is a page that is being made. done is closed when it is.
+type pageRun struct {
 	page   Page
 	after  progress
 	done   chan struct{}
@@ -60,8 +60,8 @@ type flight struct {
 	took   time.Duration
 }
 
-// turn goes on with a build for a while.
-func (s *Service) turn(ctx context.Context, c *worker.Claim) error {
+// runPass goes on with a build for a while.
+func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 	s.counts.running.Add(1)
 	defer s.counts.running.Add(-1)
 	defer s.tell()
@@ -93,7 +93,7 @@ func lost(err error) bool {
 }
 
 // open reads what a claim is about.
-func (s *Service) open(ctx context.Context, c *worker.Claim) (*turn, error) {
+func (s *Service) open(ctx context.Context, c *worker.Claim) (*pass, error) {
 	var item jobItem
 	if err := json.Unmarshal(c.Value, &item); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *Service) open(ctx context.Context, c *worker.Claim) (*turn, error) {
 	if kind == nil {
 		return nil, fmt.Errorf("nothing here builds %s", c.Key)
 	}
-	t := &turn{s: s, kind: kind, job: job, claim: c, at: c.Key}
+	t := &pass{s: s, kind: kind, job: job, claim: c, at: c.Key}
 	if t.p, _, err = s.progress(ctx, c.Tenant, t.at); err != nil {
 		return nil, err
 	}
@@ -121,26 +121,26 @@ func (s *Service) open(ctx context.Context, c *worker.Claim) (*turn, error) {
 }
 
 // run makes pages and commits them until there are no more, or others have their turn.
-func (t *turn) run(ctx context.Context) error {
+func (t *pass) run(ctx context.Context) error {
 	if err := t.count(ctx); err != nil {
 		return err
 	}
 
-	// What is under way when the turn ends is waited for, and counts for nothing.
+	// What is under way when the pass ends is waited for, and counts for nothing.
 	making, stop := context.WithCancel(ctx)
 	defer func() {
 		stop()
-		for _, f := range t.flight {
+		for _, f := range t.pages {
 			<-f.done
 		}
 		t.dropPart()
 	}()
-	t.until = t.s.o.Clock.Now().Add(turnTime)
-	for range turnPages {
+	t.until = t.s.o.Clock.Now().Add(passTime)
+	for range passPages {
 		if err := t.fill(ctx, making); err != nil {
 			return err
 		}
-		if len(t.flight) == 0 {
+		if len(t.pages) == 0 {
 			if err := t.commitPart(ctx); err != nil {
 				return err
 			}
@@ -159,16 +159,16 @@ func (t *turn) run(ctx context.Context) error {
 	return t.giveWay(ctx)
 }
 
-// giveWay ends the turn, and asks for another one.
-func (t *turn) giveWay(ctx context.Context) error {
+// giveWay ends the pass, and asks for another one.
+func (t *pass) giveWay(ctx context.Context) error {
 	return t.s.o.Store.Write(ctx, t.job.Tenant, []store.Side{t.claim.Replace(t.claim.Value, t.s.o.Clock.Now())})
 }
 
-// turnPages bounds the commits of a turn.
-const turnPages = 1000
+// passPages bounds the commits of a pass.
+const passPages = 1000
 
 // count finds out how many streams there are. A crash lets it begin anew.
-func (t *turn) count(ctx context.Context) error {
+func (t *pass) count(ctx context.Context) error {
 	if t.p.Counted {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (t *turn) count(ctx context.Context) error {
 }
 
 // fill begins to make pages, as many as there is room for.
-func (t *turn) fill(ctx, making context.Context) error {
+func (t *pass) fill(ctx, making context.Context) error {
 	busy, err := t.s.busy(ctx)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (t *turn) fill(ctx, making context.Context) error {
 	if busy {
 		room = 1
 	}
-	for len(t.flight) < room && !t.ended {
+	for len(t.pages) < room && !t.ended {
 		f, err := t.nextPage(ctx)
 		if err != nil {
 			return err
@@ -216,14 +216,14 @@ func (t *turn) fill(ctx, making context.Context) error {
 		if busy {
 			t.s.rest(ctx, t.took)
 		}
-		t.flight = append(t.flight, f)
+		t.pages = append(t.pages, f)
 		go t.make(making, f)
 	}
 	return nil
 }
 
 // nextPage returns the page after those under way, nil behind the last one.
-func (t *turn) nextPage(ctx context.Context) (*flight, error) {
+func (t *pass) nextPage(ctx context.Context) (*pageRun, error) {
 	for t.next.Type < len(t.job.Types) {
 		typ := t.job.Types[t.next.Type]
 		ids, err := t.s.o.Store.Streams(ctx, t.job.Tenant, typ, t.next.After, t.pageSize())
@@ -235,16 +235,16 @@ func (t *turn) nextPage(ctx context.Context) (*flight, error) {
 			continue
 		}
 		t.next.After, t.next.Done = ids[len(ids)-1], t.next.Done+uint64(len(ids))
-		return &flight{page: Page{t.job, typ, ids}, after: t.next, done: make(chan struct{})}, nil
+		return &pageRun{page: Page{t.job, typ, ids}, after: t.next, done: make(chan struct{})}, nil
 	}
 	return nil, nil
 }
 
 // pageSize returns how many streams a page has. Tries that failed get smaller ones: what takes too long, or too much, is less then.
-func (t *turn) pageSize() int { return max(t.kind.PageSize>>min(t.claim.Attempt-1, 30), 1) }
+func (t *pass) pageSize() int { return max(t.kind.PageSize>>min(t.claim.Attempt-1, 30), 1) }
 
 // make makes a page, when there is room among those of all builds.
-func (t *turn) make(ctx context.Context, f *flight) {
+func (t *pass) make(ctx context.Context, f *pageRun) {
 	defer close(f.done)
 	select {
 	case t.s.slots <- struct{}{}:
@@ -253,24 +253,20 @@ func (t *turn) make(ctx context.Context, f *flight) {
 		f.err = ctx.Err()
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			t.s.o.Logger.LogAttrs(ctx, slog.LevelError, "a page of a build panicked", slog.String("tenant", string(t.job.Tenant)),
-				slog.String("build", t.at), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			f.err = fmt.Errorf("panic: %v", p)
-		}
-	}()
 	begin := clock.System{}.Now()
-	f.writes, f.err = t.kind.Page(ctx, &f.page)
+	f.err = panics.Logged(ctx, t.s.o.Logger, "a page of build "+t.at+" of "+string(t.job.Tenant), func() (err error) {
+		f.writes, err = t.kind.Page(ctx, &f.page)
+		return err
+	})
 	f.took = clock.System{}.Now().Sub(begin)
 }
 
 // commit commits the first page under way, with those after it that are ready, or takes it into what is committed later.
-func (t *turn) commit(ctx, making context.Context) error {
+func (t *pass) commit(ctx, making context.Context) error {
 	if err := t.await(ctx); err != nil {
 		return err
 	}
-	if f := t.flight[0]; errors.Is(f.err, ErrTooMuch) && len(f.page.IDs) > 1 {
+	if f := t.pages[0]; errors.Is(f.err, ErrTooMuch) && len(f.page.IDs) > 1 {
 		t.halve(making)
 		return nil
 	}
@@ -279,7 +275,7 @@ func (t *turn) commit(ctx, making context.Context) error {
 	}
 	var sides []store.Side
 	n, bytes := 0, 0
-	for _, f := range t.flight {
+	for _, f := range t.pages {
 		if n > 0 && (!f.ready() || f.err != nil || len(sides) >= maxSides || bytes >= maxBytes) {
 			break
 		}
@@ -293,7 +289,7 @@ func (t *turn) commit(ctx, making context.Context) error {
 			bytes += len(f.writes[i].Key) + len(f.writes[i].Value)
 		}
 	}
-	last := t.flight[n-1].after
+	last := t.pages[n-1].after
 	err := t.s.o.Store.Write(ctx, t.job.Tenant, append(sides, last.put(t.at)), t.claim.Fence())
 	if _, conflict := errors.AsType[*store.SideConflict](err); conflict && !lost(err) {
 		return t.again(ctx, making, n)
@@ -306,33 +302,33 @@ func (t *turn) commit(ctx, making context.Context) error {
 }
 
 // halve makes the first page under way anew as two.
-func (t *turn) halve(making context.Context) {
-	f := t.flight[0]
+func (t *pass) halve(making context.Context) {
+	f := t.pages[0]
 	some, others := f.page.IDs[:len(f.page.IDs)/2], f.page.IDs[len(f.page.IDs)/2:]
 	middle := f.after
 	middle.After, middle.Done = some[len(some)-1], f.after.Done-uint64(len(others))
-	t.flight = append([]*flight{
+	t.pages = append([]*pageRun{
 		{page: Page{t.job, f.page.Type, some}, after: middle, done: make(chan struct{})},
 		{page: Page{t.job, f.page.Type, others}, after: f.after, done: make(chan struct{})},
-	}, t.flight[1:]...)
-	go t.make(making, t.flight[0])
-	go t.make(making, t.flight[1])
+	}, t.pages[1:]...)
+	go t.make(making, t.pages[0])
+	go t.make(making, t.pages[1])
 }
 
 // committed takes the first pages down as committed.
-func (t *turn) committed(n int) {
-	done := t.flight[n-1].after
+func (t *pass) committed(n int) {
+	done := t.pages[n-1].after
 	t.s.counts.streams.Add(done.Done - t.p.Done)
 	t.p = done
-	t.flight = t.flight[n:]
+	t.pages = t.pages[n:]
 }
 
 // again makes pages anew of which a condition did not hold, and commits each alone.
-func (t *turn) again(ctx, making context.Context, n int) error {
+func (t *pass) again(ctx, making context.Context, n int) error {
 	for range n {
-		old := t.flight[0]
+		old := t.pages[0]
 		for try := 0; ; try++ {
-			f := &flight{page: old.page, after: old.after, done: make(chan struct{})}
+			f := &pageRun{page: old.page, after: old.after, done: make(chan struct{})}
 			t.make(making, f)
 			if f.err != nil {
 				return f.err
@@ -354,7 +350,7 @@ func (t *turn) again(ctx, making context.Context, n int) error {
 }
 
 // ready reports whether the page is made.
-func (f *flight) ready() bool {
+func (f *pageRun) ready() bool {
 	select {
 	case <-f.done:
 		return true
@@ -364,7 +360,7 @@ func (f *flight) ready() bool {
 }
 
 // end ends the build, or lets it be asked again.
-func (t *turn) end(ctx context.Context) error {
+func (t *pass) end(ctx context.Context) error {
 	var sides []store.Side
 	if t.kind.Done != nil {
 		var err error

@@ -1,4 +1,4 @@
-package eventfile
+package command
 
 import (
 	"cmp"
@@ -8,12 +8,11 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
-	"j17/internal/core/command"
 	"j17/internal/lang/diag"
 )
 
-// Event is an event of a file in its parts. Nothing of it was compared with a spec.
-type Event struct {
+// FileEvent is an event of a file in its parts. Nothing of it was compared with a spec.
+type FileEvent struct {
 	AggregateType, ID, Type string
 	Data, Metadata          value.Value
 	// Stored tells that the event has a stream id, StreamID: a server has written it before, and its metadata may have
@@ -29,17 +28,17 @@ type Event struct {
 	Trusted bool
 }
 
-// ReadEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
+// ReadFileEvent takes an event of a file apart: an object with the members "type", "data", "metadata" and either "key"
 // ("order:global") or "aggregate_type" and "id", and maybe "stream_id", "handle", "public_id", "chain" and "leaf". It returns all that is
 // wrong with these, each a *j17.Error. Event.Command does the same for the metadata.
-func ReadEvent(v value.Value) (Event, []error) {
+func ReadFileEvent(v value.Value) (FileEvent, []error) {
 	if v.Kind() != value.Object {
-		return Event{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
+		return FileEvent{}, []error{j17.Errorf(j17.CodeInvalidField, "An event must be a JSON object")}
 	}
 
 	// Members that are there must be known, and be text.
 	var faults []error
-	if err := command.OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain", "leaf"); err != nil {
+	if err := OnlyMembers(v, "", "stream_id", "key", "aggregate_type", "id", "type", "data", "metadata", "handle", "public_id", "chain", "leaf"); err != nil {
 		faults = append(faults, err)
 	}
 	text := func(name string) string {
@@ -54,7 +53,7 @@ func ReadEvent(v value.Value) (Event, []error) {
 	}
 
 	// What only a server has given out.
-	e := Event{Data: v.Get("data"), Metadata: v.Get("metadata"), Stored: !v.Get("stream_id").IsMissing()}
+	e := FileEvent{Data: v.Get("data"), Metadata: v.Get("metadata"), Stored: !v.Get("stream_id").IsMissing()}
 	if e.Stored {
 		if s := text("stream_id"); s != "" {
 			var err error
@@ -106,9 +105,9 @@ func ReadEvent(v value.Value) (Event, []error) {
 
 // Command returns the command that would write the event, and when the event has happened, in Unix seconds, nil where the file
 // does not say. The error is about what only a server writes; faults of form of what a caller writes are the command's.
-func (e *Event) Command() (command.Command, *int64, error) {
-	c := command.Command{
-		Writes: command.One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
+func (e *FileEvent) Command() (Command, *int64, error) {
+	c := Command{
+		Writes: One(e.AggregateType, e.ID, e.Type, e.Data), Trusted: e.Stored || e.Trusted,
 	}
 	if e.Metadata.Kind() != value.Object {
 		c.ReadMetadata(e.Metadata)
@@ -150,7 +149,7 @@ func (e *Event) Command() (command.Command, *int64, error) {
 }
 
 // WithActor adds an actor to metadata that have none.
-func (e *Event) WithActor(actor j17.Agent) {
+func (e *FileEvent) WithActor(actor j17.Agent) {
 	if !e.Metadata.IsMissing() && e.Metadata.Kind() != value.Object || !e.Metadata.Get("actor").IsMissing() {
 		return
 	}
@@ -159,8 +158,8 @@ func (e *Event) WithActor(actor j17.Agent) {
 	e.Metadata = value.ObjectValue(append(members, e.Metadata.Members()...)...)
 }
 
-// Write is what an event of a file says about its write.
-type Write struct {
+// FileWrite is what an event of a file says about its write.
+type FileWrite struct {
 	Actor j17.Agent
 	// Target is the zero Agent where there is none.
 	Target j17.Agent
@@ -173,12 +172,12 @@ type Write struct {
 
 // Write reads the data and the metadata of an event that is to be written once more. It accepts what a dry run does,
 // apart from what needs a spec: that types are declared and identifiers valid.
-func (e *Event) Write() (Write, error) {
+func (e *FileEvent) Write() (FileWrite, error) {
 	c, timestamp, err := e.Command()
 	if err = cmp.Or(c.Writes[0].Events[0].Fault(), err, c.Fault()); err != nil {
-		return Write{}, err
+		return FileWrite{}, err
 	}
-	w := Write{Actor: c.Actor, PreviousLength: c.Writes[0].Length, SkipOCC: c.SkipOCC}
+	w := FileWrite{Actor: c.Actor, PreviousLength: c.Writes[0].Length, SkipOCC: c.SkipOCC}
 	if c.Target != nil {
 		w.Target = *c.Target
 	}

@@ -1,6 +1,6 @@
 //go:build !race
 
-package eventfile_test
+package command_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"j17/internal/core/eventfile"
+	"j17/internal/core/command"
 )
 
 func TestSplit(t *testing.T) {
@@ -31,7 +31,7 @@ func TestSplit(t *testing.T) {
 		{"broken array", "[{},\n {]", "2:3"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			events, found := eventfile.Split(tc.src)
+			events, found := command.SplitFile(tc.src)
 			var got []string
 			for _, e := range events {
 				got = append(got, fmt.Sprintf("%d@%d:%s", e.Number, e.Offset, e.Text))
