@@ -4,6 +4,7 @@ package diag
 
 import (
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strconv"
@@ -69,6 +70,13 @@ type Diagnostic struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
+// Message is a kind of finding as tables of messages have it: a severity, a colon, the text and, on a second line, the hint if there
+// is one. The severity is "error", "warning", or "error unless stored", which is a warning where List.Stored is set; with " at key"
+// the finding is placed at the key of a member. Text and hint are formats of package fmt for the arguments of Report, in which %q
+// quotes a text and cuts it where it is long, and %+q quotes all of it. A format that does not have all arguments in their order names
+// them, as in %[2]q.
+type Message string
+
 // String returns the finding in one line: place, message and hint.
 func (d Diagnostic) String() string {
 	s := fmt.Sprintf("%d:%d %s: %s", d.Line, d.Column, d.Severity, d.Message)
@@ -109,23 +117,80 @@ type List struct {
 
 // Errorf adds an error at p and returns it, so that a hint can be added.
 func (l *List) Errorf(p Pointer, format string, args ...any) *Diagnostic {
-	l.errors++
-	return l.add(l.errors, Error, p, format, args)
+	return l.say(l.add(Error, p), format, args)
 }
 
 // Warnf adds a warning at p and returns it, so that a hint can be added.
 func (l *List) Warnf(p Pointer, format string, args ...any) *Diagnostic {
-	l.warnings++
-	return l.add(l.warnings, Warning, p, format, args)
+	return l.say(l.add(Warning, p), format, args)
 }
 
-func (l *List) add(nth int, s Severity, p Pointer, format string, args []any) *Diagnostic {
-	if nth > MaxKept {
+// Report adds the finding that m is at p, with args in its text and its hint, and returns it.
+func (l *List) Report(p Pointer, m Message, args ...any) *Diagnostic {
+	head, rest, _ := strings.Cut(string(m), ": ")
+	text, hint, _ := strings.Cut(rest, "\n")
+	head, onKey := strings.CutSuffix(head, " at key")
+	severity := Error
+	if head == "warning" || head == "error unless stored" && l.Stored {
+		severity = Warning
+	}
+	d := l.add(severity, p)
+	if d == &l.spare {
+		return d
+	}
+	d.OnKey = onKey
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+		if s, ok := a.(string); ok {
+			words[i] = word(s)
+		}
+	}
+	d.Message, d.Hint = filled(text, words), filled(hint, words)
+	return d
+}
+
+// filled puts arguments into a text. One without a verb has room for none.
+func filled(text string, args []any) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	return fmt.Sprintf(text, args...)
+}
+
+// word is a text that a message repeats.
+type word string
+
+// Format implements fmt.Formatter: see Message.
+func (w word) Format(s fmt.State, verb rune) {
+	text := string(w)
+	switch {
+	case verb == 'q' && s.Flag('+'):
+		text = strconv.Quote(text)
+	case verb == 'q':
+		text = Quote(text)
+	}
+	_, _ = io.WriteString(s, text)
+}
+
+func (l *List) add(s Severity, p Pointer) *Diagnostic {
+	n := &l.errors
+	if s == Warning {
+		n = &l.warnings
+	}
+	if *n++; *n > MaxKept {
 		l.spare = Diagnostic{}
 		return &l.spare
 	}
-	l.found = append(l.found, Diagnostic{Severity: s, Pointer: p, Message: fmt.Sprintf(format, args...)})
+	l.found = append(l.found, Diagnostic{Severity: s, Pointer: p})
 	return &l.found[len(l.found)-1]
+}
+
+func (l *List) say(d *Diagnostic, format string, args []any) *Diagnostic {
+	if d != &l.spare {
+		d.Message = fmt.Sprintf(format, args...)
+	}
+	return d
 }
 
 // Hintf sets the hint. The diagnostic must not have been followed by another one yet.

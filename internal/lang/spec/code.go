@@ -57,7 +57,7 @@ func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 		if c.object(v, at, shape{what: kind, required: []string{"image"}, optional: []string{"mode"}}) {
 			image, ok := c.text(v.Get("image"), at.Key("image"), "image")
 			if ok && strings.ContainsFunc(image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-				c.badImage(at.Key("image"), image)
+				c.Report(at.Key("image"), badImage, image)
 			}
 			code.Artifact = image
 		}
@@ -67,7 +67,7 @@ func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 				string(NodeContainer), string(ElixirContainer), string(RubyContainer), string(PythonContainer)))
 			file, ok := c.text(v.Get("entrypoint"), at.Key("entrypoint"), "entrypoint")
 			if ok && (path.IsAbs(file) || path.Clean(file) != file || file == "." || strings.HasPrefix(file, "..") || strings.ContainsFunc(file, unicode.IsControl)) {
-				c.badSourceFile(at.Key("entrypoint"), file)
+				c.Report(at.Key("entrypoint"), badSourceFile, file)
 			}
 			code.Entrypoint = file
 		}
@@ -87,13 +87,13 @@ func (c *compiler) blob(code *Code, v value.Value, at diag.Pointer) {
 	if pinned {
 		n, err := strconv.ParseUint(version, 10, 31)
 		if err != nil || n == 0 || version[0] == '0' {
-			c.badBlob(at, text)
+			c.Report(at, badBlob, text)
 			return
 		}
 		code.Version = int(n)
 	}
 	if !isBlobName(name) {
-		c.badBlob(at, text)
+		c.Report(at, badBlob, text)
 		return
 	}
 	code.Artifact = name
@@ -117,7 +117,7 @@ func (c *compiler) function(code *Code, v value.Value, at diag.Pointer) {
 		return
 	}
 	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		c.badFunction(at, name)
+		c.Report(at, badFunction, name)
 		return
 	}
 	code.Entrypoint = name

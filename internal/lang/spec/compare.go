@@ -94,7 +94,7 @@ func (c *comparer) schemas(was, is outline.Schema, at diag.Pointer) {
 	v := p.cover([]outline.Schema{was}, []outline.Schema{is}, "data")
 	c.left -= b.Spent()
 	if b.Err() != nil || p.refused {
-		c.tooComplex(at)
+		c.Report(at, tooComplex)
 		return
 	}
 	said := map[diag.Pointer]bool{}
@@ -111,12 +111,12 @@ func (c *comparer) publicIdentity(was, is *AggregateType, at diag.Pointer) {
 	switch {
 	case was.Handle == is.Handle || was.Handle == "":
 	case is.Handle == "":
-		c.handleRemoved(at.Key("handle"), was.Name, string(was.Handle))
+		c.Report(at.Key("handle"), handleRemoved, was.Name, string(was.Handle))
 	default:
-		c.handleChanged(at.Key("handle"), was.Name, string(was.Handle), string(is.Handle))
+		c.Report(at.Key("handle"), handleChanged, was.Name, string(was.Handle), string(is.Handle))
 	}
 	if was.Sequence && !is.Sequence {
-		c.sequenceRemoved(at.Key("sequence"), was.Name)
+		c.Report(at.Key("sequence"), sequenceRemoved, was.Name)
 	}
 }
 
@@ -140,7 +140,7 @@ func (c *comparer) views(old, next *Compiled) {
 		}
 		for _, shape := range geoShapes() {
 			if was.HasPlaces(shape) && !is.HasPlaces(shape) {
-				c.placesRemoved(diag.Pointer("/aggregate_types").Key(m.Key), m.Key, shape)
+				c.Report(diag.Pointer("/aggregate_types").Key(m.Key), placesRemoved, m.Key, shape)
 			}
 		}
 	}
@@ -169,12 +169,16 @@ func (c *comparer) names(old, next *Compiled) {
 	for _, t := range old.Types {
 		sequenced = sequenced || t.Sequence
 	}
-	if sequenced && old.ProjectKey != next.ProjectKey {
-		c.projectKeyChanged("/project_key", old.ProjectKey, next.ProjectKey)
+	switch {
+	case !sequenced || old.ProjectKey == next.ProjectKey:
+	case next.ProjectKey == "":
+		c.Report("/project_key", projectKeyRemoved, old.ProjectKey)
+	default:
+		c.Report("/project_key", projectKeyChanged, old.ProjectKey, next.ProjectKey)
 	}
 	for _, name := range old.Singletons.Sorted() {
 		if !next.Singletons.Has(name) {
-			c.singletonRemoved("/singletons", name)
+			c.Report("/singletons", singletonRemoved, name)
 		}
 	}
 	for v := 1; v <= 8; v++ {
@@ -185,7 +189,7 @@ func (c *comparer) names(old, next *Compiled) {
 			continue
 		}
 		if _, _, err := next.IDs.Check(id); err != nil {
-			c.versionRemoved("/identity/uuid_versions", n)
+			c.Report("/identity/uuid_versions", versionRemoved, n)
 		}
 	}
 }

@@ -120,10 +120,18 @@ func (p *pair) cover(was, is []outline.Schema, path string) verdict {
 		lost, lets = let, p.kinds(is, true)
 	}
 	if lost != 0 {
-		v.breaks = append(v.breaks, breaking{at: p.blame(is, lost), say: func(at diag.Pointer) { p.c.typeChanged(at, path, let, lets) }})
+		v.breaks = append(v.breaks, breaking{at: p.blame(is, lost), say: func(at diag.Pointer) { p.typeChanged(at, path, let, lets) }})
 	}
 	p.seen[key.String()] = v
 	return v
+}
+
+func (p *pair) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) {
+	if is == 0 {
+		p.c.Report(at, typeForbidden, path, typeNames(was))
+	} else {
+		p.c.Report(at, typeChanged, path, typeNames(was), typeNames(is))
+	}
 }
 
 // nearest compares an alternative that was in place i with those that are, and returns the best outcome. It reports
@@ -271,7 +279,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 		list := n.Member("required")
 		for i, e := range list.Elems() {
 			if name := e.Str(); !always[name] {
-				v.breaks = append(v.breaks, breaking{at: list.At.Index(i), say: func(at diag.Pointer) { p.c.nowRequired(at, path, name) }})
+				v.breaks = append(v.breaks, breaking{at: list.At.Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequired, dataPath(path, name)) }})
 			}
 		}
 		dependent := n.Member("dependentRequired")
@@ -281,7 +289,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 			}
 			for i, e := range m.Value.Elems() {
 				if name := e.Str(); !always[name] && !beside[[2]string{m.Key, name}] {
-					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(at diag.Pointer) { p.c.nowRequiredWith(at, path, name, m.Key) }})
+					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequiredWith, dataPath(path, name), m.Key) }})
 				}
 			}
 		}
@@ -366,7 +374,7 @@ func (p *pair) others(was, is outline.Alternative, path string) verdict {
 		switch {
 		case others.IsMissing():
 		case others.Never():
-			v.breaks = append(v.breaks, breaking{at: others.At, say: func(at diag.Pointer) { p.c.nowClosed(at, strings.TrimSuffix(path, ".*")) }})
+			v.breaks = append(v.breaks, breaking{at: others.At, say: func(at diag.Pointer) { p.c.Report(at, nowClosed, strings.TrimSuffix(path, ".*")) }})
 		default:
 			v.add(p.cover(old, []outline.Schema{others}, path))
 		}

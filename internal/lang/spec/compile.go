@@ -61,7 +61,7 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 
 	// What is too large, or no JSON, is not looked into.
 	if len(src) > MaxSize {
-		c.tooLarge(len(src))
+		c.Report("", tooLarge, len(src), MaxSize)
 		return nil, c.All()
 	}
 	root, err := value.ParseString(c.out.text)
@@ -69,7 +69,7 @@ func compile(src []byte, stored bool) (*Compiled, []diag.Diagnostic) {
 		return nil, []diag.Diagnostic{syntaxError(c.out.text, err)}
 	}
 	if pointers(root, 0, maxPointers) < 0 {
-		c.longNames()
+		c.Report("", longNames)
 		return nil, c.All()
 	}
 
@@ -130,7 +130,7 @@ func (c *compiler) spec() {
 		return
 	}
 	if !c.root.Get("sagas").IsMissing() {
-		c.sagasOutside("/sagas")
+		c.Report("/sagas", sagasOutside)
 	}
 	c.declare()
 	c.sharedDefinitions(c.root.Get("$defs"), "/$defs")
@@ -145,7 +145,7 @@ func (c *compiler) spec() {
 		if c.Errors() > 0 {
 			break
 		}
-		c.unusedDefinition(diag.Pointer("/$defs").Key(name), name)
+		c.Report(diag.Pointer("/$defs").Key(name), unusedDefinition, name, "#/$defs/"+name)
 	}
 	c.singletonsApart(c.root.Get("singletons"), "/singletons")
 	c.singletonsWithoutPlaces(c.root.Get("singletons"), "/singletons")
@@ -201,7 +201,7 @@ func (c *compiler) identity(v value.Value, at diag.Pointer) {
 	anything, _ := ident.NewRules([]int{1, 2, 3, 4, 5, 6, 7, 8}, nil)
 	c.out.Singletons = c.names(c.root.Get("singletons"), "/singletons", "singletons", "a singleton", func(name string, at diag.Pointer) bool {
 		if err := ident.CheckSingletonName(name); err != nil {
-			c.badSingleton(at, err)
+			c.Report(at, badSingleton, err)
 			return false
 		}
 		c.singletonWarnings(name, at, anything)
@@ -216,15 +216,15 @@ func (c *compiler) singletonWarnings(name string, at diag.Pointer, anything *ide
 	_, handle := ident.ParseHandle(name)
 	switch {
 	case name == ident.Global:
-		c.globalDeclared(at)
+		c.Report(at, globalDeclared)
 	case err == nil && kind == ident.HumaneCode:
-		c.looksLike(at, name, "a humane code")
+		c.Report(at, looksLike, name, "a humane code")
 	case err == nil && kind == ident.UUID:
-		c.looksLike(at, name, "a UUID")
+		c.Report(at, looksLike, name, "a UUID")
 	case handle == nil:
-		c.looksLike(at, name, "a handle")
+		c.Report(at, looksLike, name, "a handle")
 	case c.declared[name] != nil:
-		c.hiddenByType(at, name)
+		c.Report(at, hiddenByType, name)
 	}
 }
 
@@ -232,13 +232,13 @@ func (c *compiler) uuidVersions(v value.Value, at diag.Pointer) []int {
 	var versions []int
 	c.elems(v, at, "uuid_versions", 8, func(_ int, v value.Value, at diag.Pointer) {
 		n := int(c.integer(v, at, "a UUID version", 8, 0))
-		if slices.Contains(versions, n) {
-			c.versionTwice(at, n)
+		if n != 0 && slices.Contains(versions, n) {
+			c.Report(at, versionTwice, n)
 		}
 		versions = append(versions, n)
 	})
 	if v.Kind() == value.Array && !slices.Contains(versions, 4) && !slices.Contains(versions, 0) {
-		c.noVersion4(at)
+		c.Report(at, noVersion4)
 	}
 	return slices.DeleteFunc(versions, func(n int) bool { return n == 0 })
 }
@@ -254,9 +254,9 @@ func (c *compiler) singletonsApart(v value.Value, at diag.Pointer) {
 		owner := c.handles[prefix]
 		switch {
 		case err == nil && owner != "":
-			c.singletonNamed(at.Index(i), name.Str(), "a handle of the type "+quote(owner))
+			c.Report(at.Index(i), singletonNamed, name.Str(), "a handle of the type "+quote(owner))
 		case sequenced && err != nil && c.isGivenName(name.Str()):
-			c.singletonNamed(at.Index(i), name.Str(), "a public id of this project")
+			c.Report(at.Index(i), singletonNamed, name.Str(), "a public id of this project")
 		}
 	}
 }
@@ -268,18 +268,18 @@ func (c *compiler) projectKey(v value.Value, at diag.Pointer) string {
 	}
 	bad := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
 	if len(key) < 2 || len(key) > 10 || strings.ContainsFunc(key, bad) || key[0] < 'A' {
-		c.badProjectKey(at, key)
+		c.Report(at, badProjectKey, key)
 	}
 	return key
 }
 
 func (c *compiler) agentTypes(v value.Value, at diag.Pointer) NameSet {
 	if v.Kind() == value.Array && v.Len() == 0 {
-		c.noAgentTypes(at)
+		c.Report(at, noAgentTypes)
 	}
 	return c.names(v, at, "agent_types", "an agent type", func(name string, at diag.Pointer) bool {
 		if ident.IsSystemActorType(name) {
-			c.systemAgentType(at, name)
+			c.Report(at, systemAgentType, name, strings.TrimPrefix(name, "system_"))
 			return false
 		}
 		return c.name(name, at, "an agent type")
@@ -289,17 +289,17 @@ func (c *compiler) agentTypes(v value.Value, at diag.Pointer) NameSet {
 func (c *compiler) aggregateTypes(v value.Value, at diag.Pointer) {
 	c.out.Types = map[string]*AggregateType{}
 	if v.Kind() == value.Object && v.Len() == 0 {
-		c.noAggregateTypes(at)
+		c.Report(at, noAggregateTypes)
 	}
 	c.members(v, at, "aggregate_types", maxAggregateTypes, func(name string, v value.Value, at diag.Pointer) {
 		if c.name(name, at, "an aggregate type") && isPath(name) {
-			c.reservedType(at, name)
+			c.Report(at, reservedType, name, name+"_record")
 		}
 		c.out.Types[name] = c.aggregateType(name, v, at)
 	})
 	c.tagNames()
 	if c.events > maxEventTypes {
-		c.tooMany(at, "all aggregate types together", maxEventTypes, c.events)
+		c.Report(at, tooMany, "all aggregate types together", maxEventTypes, c.events)
 	}
 }
 
@@ -309,11 +309,11 @@ func (c *compiler) aggregateType(name string, v value.Value, at diag.Pointer) *A
 		return t
 	}
 	if !v.Get("geo").IsMissing() {
-		c.geoOfType(at.Key("geo"))
+		c.Report(at.Key("geo"), geoOfType)
 	}
 	events := v.Get("events")
 	if events.Kind() == value.Object && events.Len() == 0 {
-		c.noEvents(at.Key("events"), name)
+		c.Report(at.Key("events"), noEvents, name)
 	}
 	if c.events += events.Len(); c.events <= maxEventTypes {
 		c.members(events, at.Key("events"), "events", maxEventTypes, func(event string, v value.Value, at diag.Pointer) {
@@ -356,12 +356,12 @@ func (c *compiler) publicIdentity(t *AggregateType, v value.Value, at diag.Point
 		prefix, err := ident.ParsePrefix(s)
 		switch first, taken := c.handles[prefix]; {
 		case err != nil:
-			c.badHandle(at.Key("handle"), s)
+			c.Report(at.Key("handle"), badHandle, s)
 		case taken:
-			c.handleTaken(at.Key("handle"), s, first)
+			c.Report(at.Key("handle"), handleTaken, s, first)
 		default:
 			if slices.Contains(ident.Prefixes(), prefix) {
-				c.handleOfOurs(at.Key("handle"), s)
+				c.Report(at.Key("handle"), handleOfOurs, s)
 			}
 			c.handles[prefix] = t.Name
 			t.Handle = prefix
@@ -369,7 +369,7 @@ func (c *compiler) publicIdentity(t *AggregateType, v value.Value, at diag.Point
 	}
 	t.Sequence = c.flag(v.Get("sequence"), at.Key("sequence"), "sequence")
 	if t.Sequence && c.root.Get("project_key").IsMissing() {
-		c.sequenceWithoutKey(at.Key("sequence"))
+		c.Report(at.Key("sequence"), sequenceWithoutKey)
 	}
 	if t.Sequence { // replies with a state have the public id
 		t.Fingerprint = sha256.Sum256(append(t.Fingerprint[:], c.out.ProjectKey...))
@@ -424,18 +424,18 @@ func (c *compiler) eventType(aggregateType, name string, v value.Value, at diag.
 
 func (c *compiler) systemEvent(e *EventType, v value.Value, at diag.Pointer) {
 	if e.Name != tombstoned {
-		c.unknownSystemEvent(at, e.Name)
+		c.Report(at, unknownSystemEvent, e.Name, tombstoned)
 	}
 	if !c.object(v, at, shape{what: "an event type of the platform", optional: []string{"handler"}, refused: append([]string{"schema"}, decisionKeys()...)}) {
 		return
 	}
 	for _, key := range decisionKeys() {
 		if !v.Get(key).IsMissing() {
-			c.systemDecision(at.Key(key), e.Name, key)
+			c.Report(at.Key(key), systemDecision, e.Name, key)
 		}
 	}
 	if !v.Get("schema").IsMissing() {
-		c.systemSchema(at.Key("schema"), e.Name)
+		c.Report(at.Key("schema"), systemSchema, e.Name)
 	}
 	c.handler(e, v.Get("handler"), at.Key("handler"))
 }
@@ -463,7 +463,7 @@ func (c *compiler) modules(v value.Value, at diag.Pointer) {
 		// Of too many types none was read.
 		if t := c.out.Types[name]; t != nil {
 			if t.Cache {
-				c.listedTwice(at, name, "cache")
+				c.Report(at, listedTwice, name, "cache")
 			}
 			t.Cache = true
 		}
@@ -504,7 +504,7 @@ func (c *compiler) eventTypeRef(v value.Value, at diag.Pointer, aggregateType st
 func (c *compiler) eventDeclared(at diag.Pointer, aggregateType, name string) {
 	switch {
 	case ident.IsReservedEventType(name):
-		c.systemEventUsed(at, name)
+		c.Report(at, systemEventUsed, name)
 	case !c.declared[aggregateType][name]:
 		c.undeclaredEvent(at, aggregateType, name)
 	}

@@ -26,7 +26,7 @@ type edge struct {
 // on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an implied event that it refuses takes the whole
 // write with it.
 func (c *compiler) cycles() {
-	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.cycle(at, circle) })
+	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.Report(at, cycle, shownCircle(circle)) })
 
 	// What is an error is no warning as well.
 	told := map[diag.Pointer]bool{}

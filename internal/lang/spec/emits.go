@@ -48,7 +48,7 @@ func (r reader) time(v value.Value, at diag.Pointer) {
 	}
 	r.value(v, at, tick.AsValue)
 	if k := r.kinds(v, tick.TemplateForm); k&(outline.String|outline.Number) == 0 {
-		r.c.neverATime(at, known(k))
+		r.c.Report(at, neverATime, known(k))
 		return
 	}
 	p, err := jsonpath.Parse(v.Str())
@@ -56,7 +56,7 @@ func (r reader) time(v value.Value, at diag.Pointer) {
 		return
 	}
 	if format := r.schemaOf(p).Member("format").Str(); format != "" && format != "date-time" {
-		r.c.neverATime(at, "a text of the format "+quote(format))
+		r.c.Report(at, neverATime, "a text of the format "+quote(format))
 	}
 }
 
@@ -124,6 +124,14 @@ type fitting struct {
 
 func (f fitting) never() string { return neverFitting(f.event, f.branch) }
 
+func (f fitting) neverFits(at diag.Pointer, path string, has, needs outline.Kinds) {
+	if needs == 0 {
+		f.c.Report(at, neverAllowed, f.never(), path)
+	} else {
+		f.c.Report(at, neverFits, f.never(), path, phrase(needs), phrase(has))
+	}
+}
+
 // misfit is why a template never fits, nil where it may.
 type misfit struct {
 	// depth tells how far the template has fitted: of the ways through a schema the one counts that it comes nearest to.
@@ -166,7 +174,7 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	}
 	if nearest != nil && nearest.depth == strings.Count(string(at), "/") {
 		k := f.kinds(v, tick.TemplateForm) // no way takes a value of these kinds
-		nearest.tell = func() { f.c.neverFits(at, f.never(), path, k, needs) }
+		nearest.tell = func() { f.neverFits(at, path, k, needs) }
 	}
 	return nearest
 }
@@ -191,7 +199,7 @@ func (f fitting) fitsOne(v value.Value, at diag.Pointer, way outline.Alternative
 		v, form = operand, tick.Plain
 	}
 	if k&allowed == 0 {
-		fault := misfits(at, func() { f.c.neverFits(at, f.never(), path, k, allowed) })
+		fault := misfits(at, func() { f.neverFits(at, path, k, allowed) })
 		fault.depth, fault.needs = fault.depth-1, allowed
 		return fault
 	}
@@ -233,7 +241,7 @@ func (f fitting) chosen(v value.Value, at diag.Pointer, way outline.Alternative,
 	for _, schema := range way {
 		values, limited := schema.Values()
 		if limited && f.spend(len(values)) && !contained([]value.Value{v}, values) {
-			return misfits(at, func() { f.c.neverChosen(at, f.never(), path, v) })
+			return misfits(at, func() { f.c.Report(at, neverChosen, f.never(), path, shortened(v)) })
 		}
 	}
 	return nil
@@ -247,7 +255,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		}
 		for _, name := range required {
 			if v.Get(name.Str()).IsMissing() {
-				return misfits(at, func() { f.c.neverComplete(at, f.never(), dataPath(path, name.Str())) })
+				return misfits(at, func() { f.c.Report(at, neverComplete, f.never(), dataPath(path, name.Str())) })
 			}
 		}
 	}
@@ -266,7 +274,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	for _, schema := range way {
 		if schema.Closed() && schema.Property(name).IsMissing() {
-			return misfits(at, func() { f.c.neverAllowed(at.Key(name), f.never(), dataPath(path, name)) })
+			return misfits(at, func() { f.c.Report(at.Key(name), neverAllowed, f.never(), dataPath(path, name)) })
 		}
 	}
 	return nil
@@ -302,7 +310,7 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 		}
 		for _, name := range required {
 			if _, lacking, _ := f.c.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
-				return misfits(at, func() { f.c.neverComplete(at, f.never(), dataPath(path, name.Str())) })
+				return misfits(at, func() { f.c.Report(at, neverComplete, f.never(), dataPath(path, name.Str())) })
 			}
 		}
 	}
@@ -327,7 +335,7 @@ func (f fitting) literal(v value.Value, at diag.Pointer, event *EventType) {
 	if first := failures[0]; !first.Received.IsMissing() { // what is missing has no place
 		at += diag.Pointer(first.Pointer)
 	}
-	f.c.neverValid(at, f.never(), failures[0].Message)
+	f.c.Report(at, neverValid, f.never(), strings.TrimSuffix(failures[0].Message, "."))
 }
 
 // fixed reports whether nothing in a template is computed.

@@ -71,7 +71,7 @@ func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType
 	c.name(name, at, "a geo type")
 	g := &GeoType{Name: name}
 	if slices.Contains(geoShapes(), name) {
-		c.geoTypeNamedLikeShape(at, name)
+		c.Report(at, geoTypeNamedLikeShape, name)
 	}
 	if !c.object(v, at, shape{what: "a geo type", required: []string{"type"}, optional: []string{"properties"}}) {
 		return g
@@ -82,7 +82,7 @@ func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType
 		switch {
 		case !ok:
 		case slices.Contains(g.Properties, s):
-			c.listedTwice(at, s, "properties")
+			c.Report(at, listedTwice, s, "properties")
 		default:
 			g.Properties = append(g.Properties, s)
 		}
@@ -108,7 +108,7 @@ func (c *compiler) knownGeo() []string {
 
 func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	if v.Kind() != value.Object {
-		c.geoNoObject(at, v.Kind())
+		c.Report(at, geoNoObject, aKind(v.Kind()))
 		return nil
 	}
 	c.object(v, at, shape{what: "geo", required: []string{"type", "path"}})
@@ -130,7 +130,7 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	}
 	p, err := jsonpath.Parse(v.Get("path").Str())
 	if err != nil || len(p.Steps) == 0 || p.Entries {
-		c.badGeoPath(at.Key("path"), v.Get("path").Str())
+		c.Report(at.Key("path"), badGeoPath, v.Get("path").Str())
 		return g
 	}
 	g.Steps = p.Steps[1:]
@@ -155,11 +155,11 @@ func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at
 	}
 	switch at, of := at, []outline.Schema{schema.Follow(g.Steps)}; {
 	case k&needs == 0:
-		c.pathOfKind(at, path.Str(), k, needs)
+		c.Report(at, pathOfKind, path.Str(), phrase(needs), known(k))
 	case g.Type.Shape == Point && !c.canBePoint(of):
-		c.neverPlace(at, path.Str(), "point", `{"lat": number, "lng": number}, or GeoJSON's {"type": "Point", "coordinates": array}`)
+		c.Report(at, neverPlace, path.Str(), map[string]string{"point": "a point", "area": "an area"}["point"], `{"lat": number, "lng": number}, or GeoJSON's {"type": "Point", "coordinates": array}`)
 	case g.Type.Shape == Polygon && !c.canBeArea(of):
-		c.neverPlace(at, path.Str(), "area", `an array of {"lat": number, "lng": number}, or GeoJSON's {"type": "Polygon", "coordinates": array}`)
+		c.Report(at, neverPlace, path.Str(), map[string]string{"point": "a point", "area": "an area"}["area"], `an array of {"lat": number, "lng": number}, or GeoJSON's {"type": "Polygon", "coordinates": array}`)
 	}
 }
 
@@ -257,7 +257,7 @@ func (c *compiler) singletonsWithoutPlaces(v value.Value, at diag.Pointer) {
 	}
 	for i, name := range v.Elems() {
 		if slices.Contains(geoPaths(), name.Str()) {
-			c.leniently(func() { c.singletonOverPlaces(at.Index(i), name.Str(), slices.Min(with)) })
+			c.leniently(func() { c.Report(at.Index(i), singletonOverPlaces, name.Str(), slices.Min(with)) })
 		}
 	}
 }

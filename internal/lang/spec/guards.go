@@ -82,7 +82,7 @@ func (c *compiler) creation(v value.Value, at diag.Pointer) Creation {
 	case v.Kind() == value.String && v.Str() == "only":
 		return CreatesOnly
 	}
-	c.badCreation(at, v)
+	c.Report(at, badCreation, shortened(v))
 	return CreatesAny
 }
 
@@ -111,7 +111,7 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 	}
 	if code, ok := c.text(v.Get("code"), at.Key("code"), "a code"); ok {
 		if !isSnakeCase(code) {
-			c.badCode(at.Key("code"), code)
+			c.Report(at.Key("code"), badCode, code, MaxNameLength)
 		}
 		g.Code = code
 	}
@@ -151,13 +151,13 @@ func (c *compiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (te
 	case kind == value.Object && c.misspelt(v, at, s):
 		return text, false
 	case kind != value.String:
-		c.noText(at, kind)
+		c.Report(at, noText, aKind(kind))
 		return text, false
 	case !text.IsMissing() && text.Str() == "":
-		c.empty(at, "a message")
+		c.Report(at, empty, "a message")
 		return text, false
 	case utf8.RuneCountInString(text.Str()) > MaxMessage:
-		c.messageCut(at, MaxMessage)
+		c.Report(at, messageCut, MaxMessage)
 	}
 	return text, true
 }

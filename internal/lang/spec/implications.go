@@ -31,7 +31,7 @@ func (c *compiler) condition(v value.Value, at diag.Pointer, s tick.Scope) *tick
 	key := "condition"
 	if !v.Get("when").IsMissing() {
 		if !v.Get(key).IsMissing() {
-			c.bothKeys(at.Key("when"), key, "when")
+			c.Report(at.Key("when"), bothKeys, key, "when")
 		}
 		key = "when"
 	}
@@ -81,7 +81,7 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	default:
 		i.Code = c.code(has[0], body, at)
 		if i.Code.Transform && !step {
-			c.transformAlone(at)
+			c.Report(at.Key("mode"), transformAlone)
 		}
 	}
 	return i
@@ -148,7 +148,7 @@ func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Sched
 func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
 	for _, key := range []string{"delay", "delay_ms"} {
 		if !v.Get(key).IsMissing() {
-			c.bothKeys(at.Key(key), "at", key)
+			c.Report(at.Key(key), bothKeys, "at", key)
 		}
 	}
 	before, after := v.Get("before"), v.Get("after")
@@ -156,7 +156,7 @@ func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
 	case before.IsMissing() && after.IsMissing():
 		return 0
 	case !before.IsMissing() && !after.IsMissing():
-		c.bothKeys(at.Key("after"), "before", "after")
+		c.Report(at.Key("after"), bothKeys, "before", "after")
 		return 0
 	case !before.IsMissing():
 		return -c.timeOffset(before, at.Key("before"))
@@ -168,7 +168,7 @@ func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
 func (c *compiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
 	d, ok := ParseDelay(v.Str())
 	if !ok || d == 0 || d > MaxAhead {
-		c.badOffset(at)
+		c.Report(at, badOffset)
 	}
 	return d
 }
@@ -177,7 +177,7 @@ func (c *compiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
 func (c *compiler) offsetWithoutTime(v value.Value, at diag.Pointer) {
 	for _, key := range []string{"before", "after"} {
 		if !v.Get(key).IsMissing() {
-			c.offsetAlone(at.Key(key), key)
+			c.Report(at.Key(key), offsetAlone, key)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 		c.missingKey(at, "a schedule", "delay")
 		return 0
 	case !text.IsMissing() && !ms.IsMissing():
-		c.bothKeys(at.Key("delay_ms"), "delay", "delay_ms")
+		c.Report(at.Key("delay_ms"), bothKeys, "delay", "delay_ms")
 		return 0
 	case text.IsMissing():
 		at = at.Key("delay_ms")
@@ -220,7 +220,7 @@ func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	}
 
 	if d < minDelay || d > maxDelay {
-		c.delayOutOfRange(at)
+		c.Report(at, delayOutOfRange)
 	}
 	return d
 }
@@ -242,7 +242,7 @@ func ParseDelay(s string) (time.Duration, bool) {
 
 func (c *compiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Implication {
 	if v.Kind() == value.Array && v.Len() == 0 {
-		c.noSteps(at, "a pipeline")
+		c.Report(at, noSteps, "a pipeline")
 	}
 	var steps []*Implication
 	c.elems(v, at, "a pipeline", maxPipelineSteps, func(_ int, v value.Value, at diag.Pointer) {

@@ -15,7 +15,7 @@ import (
 // all the same. Of fields that depend on faulty sources it does not say that these are the wrong ones: who mends them may make others of them.
 func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
-		c.indexNoArray(at, v.Kind())
+		c.Report(at, indexNoArray, aKind(v.Kind()))
 		return
 	}
 	before := c.Errors()
@@ -35,14 +35,14 @@ func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of val
 			key = "the words of " + key
 		}
 		if seen[key] {
-			c.indexTwice(at, key)
+			c.Report(at, indexTwice, key)
 		}
 		seen[key] = true
 		p.Indexes = append(p.Indexes, x)
 	})
 	c.filtersApart(p, at)
 	if r.values > maxIndexed {
-		c.indexedTooLarge(at, maxIndexed)
+		c.Report(at, indexedTooLarge, maxIndexed)
 	}
 	if len(p.Indexes) == 0 || c.Errors() > before {
 		return
@@ -77,7 +77,7 @@ func (p *Projection) Unindexed(fields []string) string {
 		r.field(value.StringValue(name), "")
 	}
 	if r.values > maxIndexed {
-		c.indexedTooLarge("", maxIndexed)
+		c.Report("", indexedTooLarge, maxIndexed)
 	}
 	var why []string
 	for _, d := range c.All() {
@@ -112,7 +112,7 @@ func (c *compiler) filtersApart(p *Projection, at diag.Pointer) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		for _, word := range FilterWords() {
 			if field, ok := strings.CutSuffix(name, "."+word); ok && fields[field] {
-				c.filterTwice(at, name, field)
+				c.Report(at, filterTwice, name, field)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 	add := func(v value.Value, at diag.Pointer) {
 		if f, ok := r.field(v, at); ok {
 			if slices.ContainsFunc(x.Fields, func(other Field) bool { return other.Name == f.Name }) {
-				r.c.fieldTwice(at, f.Name)
+				r.c.Report(at, fieldTwice, f.Name)
 			}
 			x.Fields = append(x.Fields, f)
 		}
@@ -146,7 +146,7 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 		add(v, at)
 	case value.Array:
 		if v.Len() == 0 {
-			r.c.empty(at, "an index")
+			r.c.Report(at, empty, "an index")
 		}
 		r.c.elems(v, at, "the fields of an index", maxFields, func(_ int, v value.Value, at diag.Pointer) { add(v, at) })
 		if len(x.Fields) < v.Len() {
@@ -156,14 +156,14 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 		x.Words = true
 		switch words := v.Get("words"); {
 		case words.IsMissing() && !slices.ContainsFunc(v.Members(), func(m value.Member) bool { return r.c.Nearest(m.Key, []string{"words"}) != "" }):
-			r.c.badIndex(at, "an object without \"words\"")
+			r.c.Report(at, badIndex, "an object without \"words\"")
 		case words.Kind() == value.Array:
-			r.c.wordsOfMany(at.Key("words"))
+			r.c.Report(at.Key("words"), wordsOfMany)
 		case r.c.object(v, at, shape{what: "an index of words", required: []string{"words"}}):
 			add(words, at.Key("words"))
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
-		r.c.badIndex(at, aKind(v.Kind()))
+		r.c.Report(at, badIndex, aKind(v.Kind()))
 	}
 	return x
 }
@@ -179,22 +179,22 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	path, err := jsonpath.ParseState(text)
 	switch {
 	case jsonpath.IsPath(text):
-		r.c.badField(at, text)
+		r.c.Report(at, badField, text)
 		return Field{}, false
 	case err != nil:
 		r.c.badPath(at, err)
 		return Field{}, false
 	case path.Optional || path.Entries || slices.ContainsFunc(path.Steps, func(s value.Step) bool { return s.IsIndex }):
-		r.c.badField(at, text)
+		r.c.Report(at, badField, text)
 		return Field{}, false
 	case r.c.isReserved(path.Steps[0].Key):
-		r.c.fieldOfOurs(at, text, path.Steps[0].Key)
+		r.c.Report(at, fieldOfOurs, text, path.Steps[0].Key, "the_"+path.Steps[0].Key)
 		return Field{}, false
 	}
 	part := selected(r.of, path.Steps)
 	switch {
 	case part.array:
-		r.c.fieldInArray(at, text)
+		r.c.Report(at, fieldInArray, text)
 		return Field{}, false
 	case part.v.IsMissing() && r.c.Errors() > 0 && slices.ContainsFunc(part.known, isOperator):
 		return Field{}, false // an operator is misspelt, so that nobody knows what there is
@@ -217,11 +217,11 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		case src.faulty:
 			continue
 		case src.Included:
-			r.c.fieldOfAll(at, text, src.Name, "an include decides it")
+			r.c.Report(at, fieldOfAll, text, src.Name, "an include decides it")
 		case src.Query != nil:
-			r.c.fieldOfQuery(at, text, src.Name)
+			r.c.Report(at, fieldOfQuery, text, src.Name)
 		case src.ID != nil && !src.ID.Literal.IsMissing():
-			r.c.fieldOfAll(at, text, src.Name, "its id is always the same")
+			r.c.Report(at, fieldOfAll, text, src.Name, "its id is always the same")
 		default:
 			continue
 		}

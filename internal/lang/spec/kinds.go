@@ -216,7 +216,7 @@ func (r reader) alike(v value.Value, at diag.Pointer, name string) {
 			}
 		}
 		if both == 0 && r.left > 0 {
-			r.c.operandsUnlike(at.Index(i), name, k, left)
+			r.c.Report(at.Index(i), operandsUnlike, name, known(k), phrase(left))
 			return
 		}
 		left = both
@@ -231,7 +231,7 @@ func (r reader) elements(v value.Value, at diag.Pointer, want outline.Kinds) {
 	}
 	k := r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}).Kinds()
 	if k&want == 0 && r.left > 0 {
-		r.c.elementsOfKind(at, v.Str(), k, want)
+		r.c.Report(at, elementsOfKind, v.Str(), phrase(want), known(k))
 	}
 }
 

@@ -22,7 +22,7 @@ func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listen
 	c.urls(l, v.Get("url"), at.Key("url"))
 	events := v.Get("events")
 	if events.Kind() == value.Array && events.Len() == 0 {
-		c.empty(at.Key("events"), "events")
+		c.Report(at.Key("events"), empty, "events")
 	}
 	c.elems(events, at.Key("events"), "the events of a listener", maxPatterns, func(_ int, v value.Value, at diag.Pointer) {
 		if p, ok := c.pattern(v, at); ok {
@@ -80,7 +80,7 @@ func (c *compiler) urls(l *Listener, v value.Value, at diag.Pointer) {
 		return
 	}
 	if v.Len() == 0 {
-		c.empty(at, "url")
+		c.Report(at, empty, "url")
 	}
 	var known []string
 	for _, env := range j17.Environments() {
@@ -111,15 +111,15 @@ func (c *compiler) url(v value.Value, at diag.Pointer) string {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Opaque != "" || (u.Scheme != "https" && u.Scheme != "http"):
-		c.badURL(at, text)
+		c.Report(at, badURL, text)
 	case !validPort(u):
-		c.badPort(at, u.Port())
+		c.Report(at, badPort, u.Port())
 	case u.User != nil:
-		c.urlWithPassword(at)
+		c.Report(at, urlWithPassword)
 	case u.Fragment != "" || strings.HasSuffix(text, "#"):
-		c.urlWithFragment(at)
+		c.Report(at, urlWithFragment)
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
-		c.urlNotSecure(at, text)
+		c.Report(at, urlNotSecure, text)
 	default:
 		return text
 	}
@@ -149,7 +149,7 @@ func (c *compiler) pattern(v value.Value, at diag.Pointer) (Pattern, bool) {
 	}
 	p, ok := ParsePattern(text)
 	if !ok {
-		c.badPattern(at, text)
+		c.Report(at, badPattern, text)
 		return Pattern{}, false
 	}
 	if p.AggregateType == "" {
@@ -185,23 +185,23 @@ func (c *compiler) header(name string, v value.Value, at diag.Pointer) (string, 
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(special, r)
 	}
 	if name == "" || len(name) > MaxNameLength || strings.ContainsFunc(name, func(r rune) bool { return !token(r) }) {
-		c.badHeaderName(at, name)
+		c.Report(at, badHeaderName, name)
 		return "", false
 	}
 	lower := strings.ToLower(name)
 	if slices.Contains(reservedHeaders(), lower) || strings.HasPrefix(lower, "x-j17-") || strings.HasPrefix(lower, "webhook-") {
-		c.reservedHeader(at, name)
+		c.Report(at, reservedHeader, name)
 		return "", false
 	}
 	if lower == "x-correlation-id" {
-		c.replacedHeader(at, name) // history may have no correlation id, and specs from before this warning have to stay valid
+		c.Report(at, replacedHeader, name) // history may have no correlation id, and specs from before this warning have to stay valid
 	}
 	s, ok := c.text(v, at, "a header")
 	if !ok {
 		return "", false
 	}
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r > '~' }) || strings.TrimSpace(s) != s {
-		c.badHeaderValue(at)
+		c.Report(at, badHeaderValue)
 		return "", false
 	}
 	return s, true

@@ -143,7 +143,7 @@ func (r reader) target(op *tick.Operation) {
 	case place == nil && !op.Makes:
 		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
 	case place != nil && len(op.Target.Steps) > 0 && place.put != 0 && place.put&(on|outline.Null) == 0 && r.left > 0:
-		r.c.neverOfKind(op.TargetAt, op.Name, op.Target.Text, place.put, on)
+		r.c.Report(op.TargetAt, neverOfKind, op.Name, op.Target.Text, phrase(place.put), phrase(on))
 	}
 }
 
@@ -186,7 +186,7 @@ func (r reader) predicate(v value.Value, at diag.Pointer) {
 		return
 	}
 	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
-		r.c.readExists(at.Key("exists"), p.Text)
+		r.c.Report(at.Key("exists"), readExists, p.Text)
 	}
 	parts := tick.PredicateParts(v, at)
 	for _, name := range []string{"every", "some"} {
@@ -225,7 +225,7 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 		}
 		if k, want := r.kindsOf(v), wanted(as); k&want == 0 && r.left > 0 {
-			r.c.operandOfKind(at, k, want)
+			r.c.Report(at, operandOfKind, phrase(want), known(k))
 		}
 		if parts, ok := tick.OperatorParts(v, at); ok {
 			r.operator(v, at, parts)
@@ -253,13 +253,13 @@ func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
 	for _, name := range []string{"then", "else"} {
 		of, at := v.Get(name), at.Key(name)
 		if k, want := r.kindsOf(of), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
-			r.c.operandOfKind(at, k, want)
+			r.c.Report(at, operandOfKind, phrase(want), known(k))
 			continue
 		}
 		r.value(of, at, as)
 	}
 	if want := wanted(as); v.Get("else").IsMissing() && want&outline.Null == 0 && r.left > 0 {
-		r.c.choiceOfNothing(at, want)
+		r.c.Report(at, choiceOfNothing, phrase(want))
 	}
 }
 
@@ -274,13 +274,13 @@ func (r reader) members(v value.Value, at diag.Pointer) {
 // whatever their members are called. It reports whether its members need no look for that reason.
 func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) bool {
 	if tick.IsPredicate(v) && l.hasPath(v) {
-		l.c.predicateAsData(at, v.Members()[0].Key)
+		l.c.Report(at, predicateAsData, v.Members()[0].Key)
 		return false
 	}
 	if v.Get("then").IsMissing() || !tick.IsPredicate(v.Get("if")) || !l.hasPath(v) {
 		return false
 	}
-	l.c.choiceAsData(at)
+	l.c.Report(at, choiceAsData)
 	return true
 }
 
@@ -315,7 +315,7 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 		return
 	}
 	if k, want := r.kindsAt(p), wanted(as); k&want == 0 && r.left > 0 {
-		r.c.pathOfKind(at, text, k, want)
+		r.c.Report(at, pathOfKind, text, phrase(want), known(k))
 	}
 }
 
@@ -333,7 +333,7 @@ func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 	switch {
 	case p.Root != jsonpath.Binding:
 	case b.nothing:
-		r.c.prevOfTheFirst(at, p.Text)
+		r.c.Report(at, prevOfTheFirst, p.Text)
 		return true
 	case b.held.aggregateType != "":
 		return r.neverWrittenBy(b.held, p.Text, p.Steps, at)
@@ -383,7 +383,7 @@ const bytesPerLook = 8
 // text looks at a text that is no path but spelt like one, or that calculates.
 func (r reader) text(text string, at diag.Pointer) {
 	if meant := r.pathMeant(text); meant != "" {
-		r.c.pathWithoutDollar(at, text, meant)
+		r.c.Report(at, pathWithoutDollar, text, meant)
 	} else if is, ok := r.calculated(text); ok {
 		r.c.calculationInText(at, text, is)
 	} else if part, path := r.placeholder(text); part != "" {

@@ -50,7 +50,7 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 		}
 		taken := m.Value.Get("value")
 		if form, _ := tick.TemplateForm(taken); form != tick.Literal && r.constant(taken, tick.AsValue) && r.constant(m.Value.Get("scope"), tick.AsValue) {
-			r.c.sameForAll(at.Key("value"))
+			r.c.Report(at.Key("value"), sameForAll)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (r reader) unused(at diag.Pointer) {
 	}
 	for i, read := range r.of.Reads {
 		if looked&(1<<i) == 0 && r.spend(1) {
-			r.c.unusedRead(at.Key(read.Name), read.Name)
+			r.c.Report(at.Key(read.Name), unusedRead, read.Name, "$.reads."+read.Name)
 		}
 	}
 }
@@ -130,7 +130,11 @@ func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	if !r.spend(int(b.Spent())) || err != nil {
 		return false
 	}
-	r.c.settled(at, holds && ok)
+	says := "never"
+	if holds && ok {
+		says = "always"
+	}
+	r.c.Report(at, settled, says)
 	return true
 }
 
@@ -207,7 +211,7 @@ func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag
 	}
 	typ := l.c.out.Types[of.aggregateType]
 	if typ != nil && len(steps) == 1 && (name == "handle" && typ.Handle != "" || name == "public_id" && typ.Sequence) {
-		l.c.nameOutsideState(at, text, of.aggregateType, name)
+		l.c.Report(at, nameOutsideState, text, of.aggregateType, name)
 	} else {
 		l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
 	}
@@ -219,7 +223,7 @@ func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Poin
 	if r.of == nil || r.of.Creates != CreatesOnly || len(steps) == 0 || r.left <= 0 {
 		return false
 	}
-	r.c.noStateYet(at, p.Text, r.of.Name)
+	r.c.Report(at, noStateYet, p.Text, r.of.Name)
 	return true
 }
 
@@ -229,5 +233,5 @@ func (r reader) alwaysThere(aggregateType, event, id string, at diag.Pointer) {
 	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil || to.Creates != CreatesOnly || r.left <= 0 {
 		return
 	}
-	r.c.neverFirst(at, r.of.Name, event)
+	r.c.Report(at, neverFirst, event, r.of.Name)
 }

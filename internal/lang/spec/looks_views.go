@@ -88,7 +88,7 @@ func (v *viewer) wanted(text string, at diag.Pointer) {
 	}
 	for _, word := range []string{"true", "false", "null"} {
 		if strings.EqualFold(text, word) || word == "null" && (text == "None" || text == "nil") {
-			v.c.wordInQuery(at, text, word)
+			v.c.Report(at, wordInQuery, text, word)
 			return
 		}
 	}
@@ -98,7 +98,7 @@ func (v *viewer) wanted(text string, at diag.Pointer) {
 // taken looks at a path that an id or the value of a query is taken from, which no whole source is.
 func (v *viewer) taken(text string, at diag.Pointer) {
 	if p, err := jsonpath.ParseProjection(text); err == nil && len(p.Steps) == 1 && len(p.Each) == 0 && v.spend(1) {
-		v.c.wholeSource(at, text, p.Steps[0].Key)
+		v.c.Report(at, wholeSource, text, p.Steps[0].Key, text+".id")
 		return
 	}
 	v.path(text, at)
@@ -164,7 +164,7 @@ func (v *viewer) parts(parts []tick.Part) {
 		v.value(part.Value, part.At)
 		text := part.Value.Str()
 		if k, want := v.kindsAt(text), wanted(part.Reading); k&want == 0 && v.left > 0 {
-			v.c.pathOfKind(part.At, text, k, want)
+			v.c.Report(part.At, pathOfKind, text, phrase(want), known(k))
 		}
 	}
 }
@@ -249,7 +249,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	// An array has elements and no members, and an aggregate the other way round.
 	switch {
 	case h.many && len(steps) > 0 && !steps[0].IsIndex:
-		v.c.memberOfMany(at, text)
+		v.c.Report(at, memberOfMany, text)
 		return
 	case h.many && len(steps) > 0:
 		steps = steps[1:]
@@ -258,7 +258,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	case h.many:
 		return
 	case len(steps) > 0 && steps[0].IsIndex, len(steps) == 0 && len(p.Each) > 0:
-		v.c.elementOfOne(at, text)
+		v.c.Report(at, elementOfOne, text)
 		return
 	}
 	h.many = false
@@ -299,7 +299,7 @@ func (v *viewer) text(text string, at diag.Pointer) {
 		return
 	}
 	if _, err := jsonpath.ParseProjection("$." + text); err == nil {
-		v.c.sourceWithoutDollar(at, text)
+		v.c.Report(at, sourceWithoutDollar, text, "$."+text)
 	}
 }
 

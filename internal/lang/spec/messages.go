@@ -6,13 +6,172 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/outline"
+)
+
+const (
+	// Structure.
+	tooLarge diag.Message = "error: the spec has %d bytes; at most %d are accepted\n" +
+		"split the application into several instances, or move large constants into events"
+	longNames diag.Message = "error: names of the spec are too long for what stands below them\n" +
+		"shorten the longest keys of objects that hold much"
+	bothKeys    diag.Message = "error at key: %+q and %+q cannot stand side by side\nkeep one of them"
+	empty       diag.Message = "error: %s must not be empty"
+	tooLong     diag.Message = "error: %s is longer than %d bytes"
+	tooMany     diag.Message = "error: %s may have at most %d entries and has %d"
+	notInRange  diag.Message = "error: %s must be a whole number from 1 to %d"
+	listedTwice diag.Message = "warning: %q stands in %s more than once\nremove it here"
+
+	// Types.
+	noAggregateTypes diag.Message = "warning at key: the spec declares no aggregate type, so that nothing can be written\n" +
+		`name what events are about, as in "aggregate_types": {"order": {"events": {...}}}`
+	noEvents diag.Message = "warning at key: the aggregate type %q has no event types, so that nothing can be written to it\n" +
+		`name what happens to it, as in "events": {"was_placed": {"schema": {"type": "object"}, "handler": []}}`
+	noAgentTypes diag.Message = "error: agent_types must not be empty, since every event has an actor\n" +
+		`name who acts, as in "agent_types": ["user"]`
+	systemAgentType diag.Message = `error: the agent type %[1]q is reserved: those that start with "system_" belong to the platform` + "\n" +
+		"use another name, such as %[2]q"
+	reservedType diag.Message = "error at key: the aggregate type %[1]q is reserved: the server answers at /%[1]s itself\n" +
+		"choose another name, such as %[2]q"
+	unknownSystemEvent diag.Message = "error at key: the event type %[1]q is reserved: those that start with an underscore belong to the platform\n" +
+		"a spec may give %+[2]q a handler; name events of your own without the underscore"
+	systemSchema diag.Message = "error at key: the event type %q must not have a schema, because the platform owns its data\n" +
+		"remove the schema"
+	systemEventUsed diag.Message = "error: the event type %q belongs to the platform and cannot be named here"
+
+	// Identity.
+	badSingleton diag.Message = "error: %v\n" +
+		"a singleton's name goes into URLs as it is: use letters, digits and underscores"
+	globalDeclared diag.Message = `warning: "global" is a singleton of every aggregate type without being declared` + "\n" +
+		"remove it"
+	looksLike diag.Message = "warning: the singleton %q looks like %s, which logs and tools will take it for\n" +
+		`choose a name that says what it stands for, as in "twilio_webhook"`
+	hiddenByType diag.Message = "warning: GET /%s lists the aggregate type of that name, so it cannot answer with the singleton\n" +
+		"rename one of the two, or read the singleton under each aggregate type"
+	versionTwice diag.Message = "warning: version %d stands in uuid_versions more than once\nremove it here"
+	noVersion4   diag.Message = "error: uuid_versions must contain 4: clients make UUIDs of version 4 by themselves, so those count in every spec\n" +
+		"add 4"
+	badProjectKey diag.Message = "error: project_key cannot be %q; it has 2 to 10 upper-case letters and digits and starts with a letter\n" +
+		`public ids are made of it, as in "VNO" and VNO-42`
+	badHandle diag.Message = "error: the handle %q is not made of 3 lower-case letters\n" +
+		`abbreviate the type's name, as in "pmt" for payments`
+	singletonNamed diag.Message = "error: the singleton %q is spelt like %s, so two aggregates could have that name\n" +
+		"choose another name for the singleton"
+	handleTaken diag.Message = "error: the handle %q is taken by the aggregate type %q\n" +
+		"each type needs a handle of its own"
+	handleOfOurs diag.Message = "warning: the handle %q also starts ids of the platform, which logs show beside yours\n" +
+		"choose another one"
+	sequenceWithoutKey diag.Message = `error: a sequence needs the top-level key "project_key", which its ids start with` + "\n" +
+		`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`
+
+	// What decides whether events are written.
+	systemDecision diag.Message = "error at key: the event type %q must not have %+q, because erasure is not up to a spec\n" +
+		"remove it"
+	badCreation diag.Message = `error: creates cannot be %s; it is true, false or "only"` + "\n" +
+		`"only" is for events that begin an aggregate, false for those that need one which is there already`
+	badCode diag.Message = "error: the code %[1]q is not in snake case\n" +
+		`write lower-case letters, digits and "_", at most %[2]d of them, as in "insufficient_funds"`
+	noText diag.Message = "error: a message is a text or a template of one, not %s\n" +
+		`write {"$concat": ["The balance is ", "$.state.balance"]} to put values into it`
+	messageCut diag.Message = "warning: only the first %d characters of the message are shown\nshorten it"
+	noStateYet diag.Message = "warning: %q leads to nothing: %q is the first event of its aggregate, which has no state before it\n" +
+		`look at "$.data", or do without "creates": "only"`
+	neverFirst diag.Message = "warning: this is always refused: %q has to be the first event of its aggregate, and %q is written to that aggregate before it\n" +
+		`emit it to another aggregate, or do without "creates": "only"`
+	// sagasOutside: the only part of a spec that one looks for at its top in vain.
+	sagasOutside diag.Message = `error at key: unknown key "sagas"` + "\n" +
+		`sagas stand in modules, as in "modules": {"sagas": {"name": {...}}}`
+	tagOfOurs diag.Message = "error at key: a tag cannot be named %q, since every event has one of that name\n" +
+		`find events by "%s:<type>:<id>" without declaring anything, or choose another name`
+	tagOfObject diag.Message = "error: a tag is a text, a number, a boolean or an array of them, which %q never is\n" +
+		"let the path lead to a member of the object"
+	uniqueObject diag.Message = "error: a unique value is never an object\n" +
+		`write its parts as an array, as in "value": ["$.data.building", "$.data.badge"]`
+
+	// Implications.
+	transformAlone diag.Message = `error: the mode "transform" prepares for later steps, but there are none outside of a pipeline` + "\n" +
+		`make it a step of a "pipeline", or set the mode to "emit"`
+	noSteps   diag.Message = "error: %s needs at least one step"
+	badOffset diag.Message = "error: this is no time by which to come earlier or later\n" +
+		`write a whole number and s, m, h or d for its unit, up to 3653 days, as in "30m", "24h" or "7d"`
+	offsetAlone diag.Message = `error at key: %+q is counted from the time that "at" says, and there is none` + "\n" +
+		`add "at", as in "at": "$.data.due", or keep "delay" alone`
+	untilAndTimeout diag.Message = `error at key: the await has "until", so that the step cannot have "timeout_ms"` + "\n" +
+		"keep one of them"
+	delayOutOfRange diag.Message = "error: the delay must be between 5 minutes and 365 days\n" +
+		"what happens at once is an implication without a schedule"
+	cycle diag.Message = "error: these implications form a cycle: %s\n" +
+		"take one of them out, or put a schedule in between"
+
+	// Custom code.
+	badBlob diag.Message = "error: %q is no name of a blob\n" +
+		`write the name it is uploaded under, as in "order.wasm", or with a version, as in "order.wasm:v2"`
+	badFunction diag.Message = "error: %q is no name of an exported function\n" +
+		"use at most 128 printable characters without spaces"
+	badImage      diag.Message = "error: the image %q has white space in its name"
+	badSourceFile diag.Message = "error: the entrypoint %q is no relative path within the source code\n" +
+		`write it without "..", as in "implications/order.js"`
+
+	// Sagas.
+	stepTwice diag.Message = "error: there is a step %q already\n" +
+		"later steps read its result by name, so each step needs its own"
+	awaitOfAnother diag.Message = "error unless stored: no %q can answer: the step awaits the answer of the %q that it writes to\n" +
+		`say which %[1]s is meant by await.id, as in "id": "$.data.%[1]s_id", or await events of %[2]q`
+	awaitWithoutTimeout diag.Message = `warning at key: the step awaits events without "timeout_ms", so that it waits %d milliseconds` + "\n" +
+		`write how long to wait, as in "timeout_ms": %d, or until when, as "until" of the await`
+	timeoutWithoutAwait diag.Message = "warning at key: the timeout has no effect, because the step awaits nothing\n" +
+		`say what to wait for, as in "await": {"aggregate_type": "payment", "event_types": ["was_settled"]}, or leave it out`
+
+	// Listeners.
+	badPort diag.Message = "error: %q is no port\nwrite a number from 1 to 65535, or leave it out"
+	badURL  diag.Message = "error: %q is no URL to deliver to\n" +
+		`write it in full, as in "https://example.com/hooks/orders"`
+	urlWithPassword diag.Message = "error: a listener's URL must not hold a user name or a password\n" +
+		"check the signature of deliveries, or send a header"
+	urlWithFragment diag.Message = "error: a listener's URL must not have a fragment, which is never sent\n" +
+		`remove "#" and what follows`
+	urlNotSecure diag.Message = "error: deliveries to %q would not be encrypted\n" +
+		"use https; http is for addresses of the own machine"
+	badPattern diag.Message = "error: %q is no pattern of events\n" +
+		`write "order.was_placed", "order.*" or "*"`
+	badHeaderName  diag.Message = "error at key: %q is no name of a header"
+	reservedHeader diag.Message = "error at key: the header %q is set by the delivery itself\nremove it"
+	replacedHeader diag.Message = "warning at key: the header %q has the correlation id of the event in its place, wherever the event has one\n" +
+		"give the header another name, or remove it"
+	badHeaderValue diag.Message = "error: a header must be printable ASCII without spaces around it"
+
+	// Compatibility.
+	nowRequired diag.Message = "error: the property %s is required now and was not before; stored events may lack it\n" +
+		"leave it optional, and let handlers do without it"
+	nowRequiredWith diag.Message = "error: the property %s is required now beside %q and was not before; stored events may lack it\n" +
+		"leave it optional, and let handlers do without it"
+	typeChanged diag.Message = "error: the value of %s was %s and is %s now; stored events have the old type\n" +
+		"accept the old type too, or use a property of another name"
+	typeForbidden diag.Message = "error: the value of %s was %s and is not allowed now; stored events have it\n" +
+		"accept the old type too, or use a property of another name"
+	nowClosed diag.Message = "error: the object %s no longer accepts undeclared properties; stored events may have some\n" +
+		`remove "additionalProperties": false, which has to be there from the first version on`
+	projectKeyRemoved diag.Message = "error at key: project_key was %[1]q and is gone; public ids that were given out, such as %[1]s-1, would lead nowhere\n" +
+		"keep it"
+	projectKeyChanged diag.Message = "error at key: project_key was %[1]q; every public id would change, %[1]s-1 into %[2]s-1, and those that were given out would lead nowhere\n" +
+		"keep it"
+	handleRemoved diag.Message = "error at key: aggregates of the type %q had handles; those that were given out, %s_..., would lead nowhere\n" +
+		`keep "handle": %[2]q`
+	handleChanged diag.Message = "warning at key: handles of the type %q began with %s_; aggregates that have one keep it, only new ones get %s_...\n" +
+		"keep %[2]q if anybody tells by these letters what a handle names"
+	sequenceRemoved diag.Message = "error at key: aggregates of the type %q had public ids; those that were given out would lead nowhere\n" +
+		`keep "sequence": true`
+	singletonRemoved diag.Message = "warning at key: the singleton %q was removed; what is stored under it can no longer be reached\n" +
+		"keep it if it was used"
+	versionRemoved diag.Message = "warning at key: UUIDs of version %s are no longer accepted; aggregates with such ids can no longer be reached\n" +
+		"keep the version if it was used"
+	tooComplex diag.Message = "error: the schema combines too many alternatives to be compared with the one before\n" +
+		"simplify it, or deploy with force after checking that stored events fit"
 )
 
 // messages is every sentence that this package has for users, and the findings they were put into.
@@ -71,17 +230,6 @@ func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[
 	} else if len(known) > 0 && len(known) <= few {
 		d.Hintf("declared are %s", strings.Join(known, ", "))
 	}
-}
-
-// Structure.
-
-func (m *messages) tooLarge(size int) {
-	m.Errorf("", "the spec has %d bytes; at most %d are accepted", size, MaxSize).
-		Hintf("split the application into several instances, or move large constants into events")
-}
-
-func (m *messages) longNames() {
-	m.Errorf("", "names of the spec are too long for what stands below them").Hintf("shorten the longest keys of objects that hold much")
 }
 
 func droppedFindings(n int) diag.Diagnostic {
@@ -173,26 +321,6 @@ func (m *messages) missingKey(at diag.Pointer, what, key string) {
 	}
 }
 
-func (m *messages) bothKeys(at diag.Pointer, one, other string) {
-	m.Errorf(at, "%q and %q cannot stand side by side", one, other).AtKey().Hintf("keep one of them")
-}
-
-func (m *messages) empty(at diag.Pointer, what string) {
-	m.Errorf(at, "%s must not be empty", what)
-}
-
-func (m *messages) tooLong(at diag.Pointer, what string, most int) {
-	m.Errorf(at, "%s is longer than %d bytes", what, most)
-}
-
-func (m *messages) tooMany(at diag.Pointer, what string, most, has int) {
-	m.Errorf(at, "%s may have at most %d entries and has %d", what, most, has)
-}
-
-func (m *messages) notInRange(at diag.Pointer, what string, most int64) {
-	m.Errorf(at, "%s must be a whole number from 1 to %d", what, most)
-}
-
 func (m *messages) notOneOf(at diag.Pointer, what, got string, words []string) {
 	const shown = 12
 	var quoted []string
@@ -220,50 +348,6 @@ func (m *messages) badName(at diag.Pointer, what, name string) {
 	}
 }
 
-func (m *messages) listedTwice(at diag.Pointer, name, in string) {
-	m.Warnf(at, "%s stands in %s more than once", quote(name), in).Hintf("remove it here")
-}
-
-// Types.
-
-func (m *messages) noAggregateTypes(at diag.Pointer) {
-	m.Warnf(at, "the spec declares no aggregate type, so that nothing can be written").AtKey().
-		Hintf(`name what events are about, as in "aggregate_types": {"order": {"events": {...}}}`)
-}
-
-func (m *messages) noEvents(at diag.Pointer, name string) {
-	m.Warnf(at, "the aggregate type %s has no event types, so that nothing can be written to it", quote(name)).AtKey().
-		Hintf(`name what happens to it, as in "events": {"was_placed": {"schema": {"type": "object"}, "handler": []}}`)
-}
-
-func (m *messages) noAgentTypes(at diag.Pointer) {
-	m.Errorf(at, "agent_types must not be empty, since every event has an actor").
-		Hintf(`name who acts, as in "agent_types": ["user"]`)
-}
-
-func (m *messages) systemAgentType(at diag.Pointer, name string) {
-	m.Errorf(at, "the agent type %s is reserved: those that start with \"system_\" belong to the platform", quote(name)).
-		Hintf("use another name, such as %s", quote(strings.TrimPrefix(name, "system_")))
-}
-
-func (m *messages) reservedType(at diag.Pointer, name string) {
-	m.Errorf(at, "the aggregate type %s is reserved: the server answers at /%s itself", quote(name), name).AtKey().
-		Hintf("choose another name, such as %s", quote(name+"_record"))
-}
-
-func (m *messages) unknownSystemEvent(at diag.Pointer, name string) {
-	m.Errorf(at, "the event type %s is reserved: those that start with an underscore belong to the platform", quote(name)).AtKey().
-		Hintf("a spec may give %q a handler; name events of your own without the underscore", tombstoned)
-}
-
-func (m *messages) systemSchema(at diag.Pointer, name string) {
-	m.Errorf(at, "the event type %s must not have a schema, because the platform owns its data", quote(name)).AtKey().Hintf("remove the schema")
-}
-
-func (m *messages) systemEventUsed(at diag.Pointer, name string) {
-	m.Errorf(at, "the event type %s belongs to the platform and cannot be named here", quote(name))
-}
-
 func (c *compiler) undeclaredType(at diag.Pointer, name string) {
 	full := c.Full()
 	d := c.Errorf(at, "there is no aggregate type %s in this spec", quote(name))
@@ -278,61 +362,6 @@ func (c *compiler) undeclaredEvent(at diag.Pointer, aggregateType, name string) 
 	if !full {
 		nearest(&c.List, d, name, c.declared[aggregateType])
 	}
-}
-
-// Identity.
-
-func (m *messages) badSingleton(at diag.Pointer, err error) {
-	m.Errorf(at, "%v", err).Hintf("a singleton's name goes into URLs as it is: use letters, digits and underscores")
-}
-
-func (m *messages) globalDeclared(at diag.Pointer) {
-	m.Warnf(at, `"global" is a singleton of every aggregate type without being declared`).Hintf("remove it")
-}
-
-func (m *messages) looksLike(at diag.Pointer, name, what string) {
-	m.Warnf(at, "the singleton %s looks like %s, which logs and tools will take it for", quote(name), what).
-		Hintf(`choose a name that says what it stands for, as in "twilio_webhook"`)
-}
-
-func (m *messages) hiddenByType(at diag.Pointer, name string) {
-	m.Warnf(at, "GET /%s lists the aggregate type of that name, so it cannot answer with the singleton", name).
-		Hintf("rename one of the two, or read the singleton under each aggregate type")
-}
-
-func (m *messages) versionTwice(at diag.Pointer, n int) {
-	if n != 0 {
-		m.Warnf(at, "version %d stands in uuid_versions more than once", n).Hintf("remove it here")
-	}
-}
-
-func (m *messages) noVersion4(at diag.Pointer) {
-	m.Errorf(at, "uuid_versions must contain 4: clients make UUIDs of version 4 by themselves, so those count in every spec").Hintf("add 4")
-}
-
-func (m *messages) badProjectKey(at diag.Pointer, key string) {
-	m.Errorf(at, "project_key cannot be %s; it has 2 to 10 upper-case letters and digits and starts with a letter", quote(key)).
-		Hintf(`public ids are made of it, as in "VNO" and VNO-42`)
-}
-
-func (m *messages) badHandle(at diag.Pointer, handle string) {
-	m.Errorf(at, "the handle %s is not made of 3 lower-case letters", quote(handle)).Hintf(`abbreviate the type's name, as in "pmt" for payments`)
-}
-
-func (m *messages) singletonNamed(at diag.Pointer, name, what string) {
-	m.Errorf(at, "the singleton %s is spelt like %s, so two aggregates could have that name", quote(name), what).Hintf("choose another name for the singleton")
-}
-
-func (m *messages) handleTaken(at diag.Pointer, handle, by string) {
-	m.Errorf(at, "the handle %s is taken by the aggregate type %s", quote(handle), quote(by)).Hintf("each type needs a handle of its own")
-}
-
-func (m *messages) handleOfOurs(at diag.Pointer, handle string) {
-	m.Warnf(at, "the handle %s also starts ids of the platform, which logs show beside yours", quote(handle)).Hintf("choose another one")
-}
-
-func (m *messages) sequenceWithoutKey(at diag.Pointer) {
-	m.Errorf(at, "a sequence needs the top-level key \"project_key\", which its ids start with").Hintf(`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`)
 }
 
 func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind) {
@@ -358,61 +387,6 @@ func (m *messages) badLiteralID(at diag.Pointer, id string, given bool, from, ex
 	d.Hintf(`declare it under "singletons", or start it with "$" to take the id from %s`, from)
 }
 
-// What decides whether events are written.
-
-func (m *messages) systemDecision(at diag.Pointer, name, key string) {
-	m.Errorf(at, "the event type %s must not have %q, because erasure is not up to a spec", quote(name), key).AtKey().Hintf("remove it")
-}
-
-func (m *messages) badCreation(at diag.Pointer, v value.Value) {
-	m.Errorf(at, `creates cannot be %s; it is true, false or "only"`, shortened(v)).
-		Hintf(`"only" is for events that begin an aggregate, false for those that need one which is there already`)
-}
-
-func (m *messages) badCode(at diag.Pointer, code string) {
-	m.Errorf(at, "the code %s is not in snake case", quote(code)).
-		Hintf(`write lower-case letters, digits and "_", at most %d of them, as in "insufficient_funds"`, MaxNameLength)
-}
-
-func (m *messages) noText(at diag.Pointer, got value.Kind) {
-	m.Errorf(at, "a message is a text or a template of one, not %s", aKind(got)).
-		Hintf(`write {"$concat": ["The balance is ", "$.state.balance"]} to put values into it`)
-}
-
-func (m *messages) messageCut(at diag.Pointer, most int) {
-	m.Warnf(at, "only the first %d characters of the message are shown", most).Hintf("shorten it")
-}
-
-func (m *messages) noStateYet(at diag.Pointer, text, event string) {
-	m.Warnf(at, "%s leads to nothing: %s is the first event of its aggregate, which has no state before it", quote(text), quote(event)).
-		Hintf(`look at "$.data", or do without "creates": "only"`)
-}
-
-func (m *messages) neverFirst(at diag.Pointer, event, to string) {
-	m.Warnf(at, "this is always refused: %s has to be the first event of its aggregate, and %s is written to that aggregate before it", quote(to), quote(event)).
-		Hintf("emit it to another aggregate, or do without \"creates\": \"only\"")
-}
-
-// sagasOutside: the only part of a spec that one looks for at its top in vain.
-func (m *messages) sagasOutside(at diag.Pointer) {
-	m.Errorf(at, `unknown key "sagas"`).AtKey().Hintf(`sagas stand in modules, as in "modules": {"sagas": {"name": {...}}}`)
-}
-
-func (m *messages) tagOfOurs(at diag.Pointer, name string) {
-	m.Errorf(at, "a tag cannot be named %s, since every event has one of that name", quote(name)).AtKey().
-		Hintf("find events by \"%s:<type>:<id>\" without declaring anything, or choose another name", name)
-}
-
-func (m *messages) tagOfObject(at diag.Pointer, path string) {
-	m.Errorf(at, "a tag is a text, a number, a boolean or an array of them, which %s never is", quote(path)).
-		Hintf("let the path lead to a member of the object")
-}
-
-func (m *messages) uniqueObject(at diag.Pointer) {
-	m.Errorf(at, "a unique value is never an object").
-		Hintf(`write its parts as an array, as in "value": ["$.data.building", "$.data.badge"]`)
-}
-
 func (c *compiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string) {
 	full := c.Full()
 	d := c.Errorf(at, "no event type of %s takes a unique value %s", quote(t.Name), quote(name))
@@ -426,23 +400,12 @@ func (c *compiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string)
 	nearest(&c.List, d, name, t.Unique)
 }
 
-// Implications.
-
 func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string) {
 	if len(has) == 0 {
 		m.Errorf(at, "%s needs one of the keys %s", what, list(kinds, "or"))
 		return
 	}
 	m.Errorf(at, "%s cannot have %s together", what, list(has, "and")).Hintf("write one implication for each")
-}
-
-func (m *messages) transformAlone(at diag.Pointer) {
-	m.Errorf(at.Key("mode"), "the mode \"transform\" prepares for later steps, but there are none outside of a pipeline").
-		Hintf(`make it a step of a "pipeline", or set the mode to "emit"`)
-}
-
-func (m *messages) noSteps(at diag.Pointer, what string) {
-	m.Errorf(at, "%s needs at least one step", what)
 }
 
 // badDelay: the same delay is meant for all events, and whoever writes a path or an operator there wants another one.
@@ -468,26 +431,6 @@ func notFromData(d *diag.Diagnostic, got value.Value) {
 	}
 }
 
-func (m *messages) badOffset(at diag.Pointer) {
-	m.Errorf(at, "this is no time by which to come earlier or later").Hintf(`write a whole number and s, m, h or d for its unit, up to 3653 days, as in "30m", "24h" or "7d"`)
-}
-
-func (m *messages) offsetAlone(at diag.Pointer, key string) {
-	m.Errorf(at, "%q is counted from the time that \"at\" says, and there is none", key).AtKey().Hintf(`add "at", as in "at": "$.data.due", or keep "delay" alone`)
-}
-
-func (m *messages) untilAndTimeout(at diag.Pointer) {
-	m.Errorf(at, "the await has \"until\", so that the step cannot have \"timeout_ms\"").AtKey().Hintf("keep one of them")
-}
-
-func (m *messages) delayOutOfRange(at diag.Pointer) {
-	m.Errorf(at, "the delay must be between 5 minutes and 365 days").Hintf("what happens at once is an implication without a schedule")
-}
-
-func (m *messages) cycle(at diag.Pointer, circle []eventName) {
-	m.Errorf(at, "these implications form a cycle: %s", shownCircle(circle)).Hintf("take one of them out, or put a schedule in between")
-}
-
 // shownCircle is a circle of events in words; of a long one the middle is left out.
 func shownCircle(circle []eventName) string {
 	const shown = 12
@@ -503,31 +446,6 @@ func shownCircle(circle []eventName) string {
 	return strings.Join(names, " -> ")
 }
 
-// Custom code.
-
-func (m *messages) badBlob(at diag.Pointer, name string) {
-	m.Errorf(at, "%s is no name of a blob", quote(name)).
-		Hintf(`write the name it is uploaded under, as in "order.wasm", or with a version, as in "order.wasm:v2"`)
-}
-
-func (m *messages) badFunction(at diag.Pointer, name string) {
-	m.Errorf(at, "%s is no name of an exported function", quote(name)).Hintf("use at most 128 printable characters without spaces")
-}
-
-func (m *messages) badImage(at diag.Pointer, image string) {
-	m.Errorf(at, "the image %s has white space in its name", quote(image))
-}
-
-func (m *messages) badSourceFile(at diag.Pointer, file string) {
-	m.Errorf(at, "the entrypoint %s is no relative path within the source code", quote(file)).Hintf(`write it without "..", as in "implications/order.js"`)
-}
-
-// Sagas.
-
-func (m *messages) stepTwice(at diag.Pointer, name string) {
-	m.Errorf(at, "there is a step %s already", quote(name)).Hintf("later steps read its result by name, so each step needs its own")
-}
-
 // endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger each other.
 func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
 	report := m.Warnf
@@ -537,70 +455,6 @@ func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName,
 	report(at, "the saga %s starts itself again with nothing to end that: %s", quote(name), shownCircle(circle)).
 		Hintf("write another event, give the step a condition, let a step before it await an answer, or put a schedule in between")
 }
-
-func (m *messages) awaitOfAnother(at diag.Pointer, awaited, emitted string) {
-	report := m.Errorf
-	if m.Stored {
-		report = m.Warnf
-	}
-	report(at, "no %s can answer: the step awaits the answer of the %s that it writes to", quote(awaited), quote(emitted)).
-		Hintf(`say which %s is meant by await.id, as in "id": "$.data.%s_id", or await events of %s`, awaited, awaited, quote(emitted))
-}
-
-func (m *messages) awaitWithoutTimeout(at diag.Pointer, fallback time.Duration) {
-	m.Warnf(at, "the step awaits events without \"timeout_ms\", so that it waits %d milliseconds", fallback.Milliseconds()).AtKey().
-		Hintf(`write how long to wait, as in "timeout_ms": %d, or until when, as "until" of the await`, fallback.Milliseconds())
-}
-
-func (m *messages) timeoutWithoutAwait(at diag.Pointer) {
-	m.Warnf(at, "the timeout has no effect, because the step awaits nothing").AtKey().
-		Hintf(`say what to wait for, as in "await": {"aggregate_type": "payment", "event_types": ["was_settled"]}, or leave it out`)
-}
-
-// Listeners.
-
-func (m *messages) badPort(at diag.Pointer, port string) {
-	m.Errorf(at, "%s is no port", quote(port)).Hintf("write a number from 1 to 65535, or leave it out")
-}
-
-func (m *messages) badURL(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no URL to deliver to", quote(text)).Hintf(`write it in full, as in "https://example.com/hooks/orders"`)
-}
-
-func (m *messages) urlWithPassword(at diag.Pointer) {
-	m.Errorf(at, "a listener's URL must not hold a user name or a password").Hintf("check the signature of deliveries, or send a header")
-}
-
-func (m *messages) urlWithFragment(at diag.Pointer) {
-	m.Errorf(at, "a listener's URL must not have a fragment, which is never sent").Hintf(`remove "#" and what follows`)
-}
-
-func (m *messages) urlNotSecure(at diag.Pointer, text string) {
-	m.Errorf(at, "deliveries to %s would not be encrypted", quote(text)).Hintf("use https; http is for addresses of the own machine")
-}
-
-func (m *messages) badPattern(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no pattern of events", quote(text)).Hintf(`write "order.was_placed", "order.*" or "*"`)
-}
-
-func (m *messages) badHeaderName(at diag.Pointer, name string) {
-	m.Errorf(at, "%s is no name of a header", quote(name)).AtKey()
-}
-
-func (m *messages) reservedHeader(at diag.Pointer, name string) {
-	m.Errorf(at, "the header %s is set by the delivery itself", quote(name)).AtKey().Hintf("remove it")
-}
-
-func (m *messages) replacedHeader(at diag.Pointer, name string) {
-	m.Warnf(at, "the header %s has the correlation id of the event in its place, wherever the event has one", quote(name)).AtKey().
-		Hintf("give the header another name, or remove it")
-}
-
-func (m *messages) badHeaderValue(at diag.Pointer) {
-	m.Errorf(at, "a header must be printable ASCII without spaces around it")
-}
-
-// Compatibility.
 
 func (m *messages) typeRemoved(at diag.Pointer, name string, added []string) {
 	d := m.Errorf(at, "the aggregate type %s was removed; its events could no longer be read", quote(name)).AtKey()
@@ -618,67 +472,6 @@ func (m *messages) renamed(d *diag.Diagnostic, name string, added []string) {
 		return
 	}
 	d.Hintf("keep it; what is no longer written does no harm")
-}
-
-func (m *messages) nowRequired(at diag.Pointer, path, name string) {
-	m.Errorf(at, "the property %s is required now and was not before; stored events may lack it", dataPath(path, name)).
-		Hintf("leave it optional, and let handlers do without it")
-}
-
-func (m *messages) nowRequiredWith(at diag.Pointer, path, name, with string) {
-	m.Errorf(at, "the property %s is required now beside %s and was not before; stored events may lack it", dataPath(path, name), quote(with)).
-		Hintf("leave it optional, and let handlers do without it")
-}
-
-func (m *messages) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) {
-	d := m.Errorf(at, "the value of %s was %s and is %s now; stored events have the old type", path, typeNames(was), typeNames(is))
-	if is == 0 {
-		d.Message = fmt.Sprintf("the value of %s was %s and is not allowed now; stored events have it", path, typeNames(was))
-	}
-	d.Hintf("accept the old type too, or use a property of another name")
-}
-
-func (m *messages) nowClosed(at diag.Pointer, path string) {
-	m.Errorf(at, "the object %s no longer accepts undeclared properties; stored events may have some", path).
-		Hintf("remove \"additionalProperties\": false, which has to be there from the first version on")
-}
-
-func (m *messages) projectKeyChanged(at diag.Pointer, was, is string) {
-	if is == "" {
-		m.Errorf(at, "project_key was %s and is gone; public ids that were given out, such as %s-1, would lead nowhere", quote(was), was).AtKey().Hintf("keep it")
-		return
-	}
-	m.Errorf(at, "project_key was %s; every public id would change, %s-1 into %s-1, and those that were given out would lead nowhere", quote(was), was, is).
-		AtKey().Hintf("keep it")
-}
-
-func (m *messages) handleRemoved(at diag.Pointer, aggregateType, was string) {
-	m.Errorf(at, "aggregates of the type %s had handles; those that were given out, %s_..., would lead nowhere", quote(aggregateType), was).AtKey().
-		Hintf(`keep "handle": %s`, quote(was))
-}
-
-func (m *messages) handleChanged(at diag.Pointer, aggregateType, was, is string) {
-	m.Warnf(at, "handles of the type %s began with %s_; aggregates that have one keep it, only new ones get %s_...", quote(aggregateType), was, is).AtKey().
-		Hintf("keep %s if anybody tells by these letters what a handle names", quote(was))
-}
-
-func (m *messages) sequenceRemoved(at diag.Pointer, aggregateType string) {
-	m.Errorf(at, "aggregates of the type %s had public ids; those that were given out would lead nowhere", quote(aggregateType)).AtKey().
-		Hintf(`keep "sequence": true`)
-}
-
-func (m *messages) singletonRemoved(at diag.Pointer, name string) {
-	m.Warnf(at, "the singleton %s was removed; what is stored under it can no longer be reached", quote(name)).AtKey().Hintf("keep it if it was used")
-}
-
-func (m *messages) versionRemoved(at diag.Pointer, version string) {
-	m.Warnf(at, "UUIDs of version %s are no longer accepted; aggregates with such ids can no longer be reached", version).AtKey().
-		Hintf("keep the version if it was used")
-}
-
-func (m *messages) tooComplex(at diag.Pointer) {
-	m.Errorf(at, "the schema combines too many alternatives to be compared with the one before").
-		Hintf("simplify it, or deploy with force after checking that stored events fit")
 }
 
 // dataPath appends a property to a path that starts with "data".

@@ -12,7 +12,53 @@ import (
 	"j17/internal/lang/outline"
 )
 
-// What looks finds, see looks.go, and paths that are none.
+const (
+	// What looks finds, see looks.go, and paths that are none.
+
+	// prevOfTheFirst: the first step of a saga has none before it.
+	prevOfTheFirst diag.Message = "warning: %q leads nowhere in the first step of a saga: no step comes before it\n" +
+		`the event that triggers the saga is at "$.data", "$.key" and "$.metadata"`
+	predicateAsData diag.Message = "warning: this is data, an object with the member %q: predicates are for conditions, and nothing is decided where values stand\n" +
+		`write {"$if": {%+q: ...}, "then": true, "else": false}; {"$literal": ...} is for data that look like this, in which paths are texts`
+	// choiceAsData: in values the operator has a "$", as all of them have.
+	choiceAsData diag.Message = `warning: this is data, an object with the members "if" and "then": nothing is decided where it stands` + "\n" +
+		`write {"$if": predicate, "then": value, "else": value}; {"$literal": ...} is for data that look like this, in which paths are texts`
+	neverOfKind diag.Message = "warning: %s never changes anything here: handlers set %q to %s, and it works on %s\n" +
+		"set it to %[4]s, or use a member of another name"
+	pathOfKind diag.Message = "warning: %q is never %s: it is %s\ncorrect the path, or what it leads to"
+	neverPlace diag.Message = "warning: %[1]q never leads to %[2]s that the server reads, by its schema, so that every event with a value there is refused\n" +
+		"let the schema have %[3]s"
+	operandOfKind diag.Message = "warning: this is never %s: it is %s\n" +
+		"write %[1]s, or a path or an operator that yields one"
+	neverATime diag.Message = "warning: this is never a time: it is %s\n" +
+		`times are texts with a date, a time and an offset, as "format": "date-time" lets in, or whole numbers of Unix seconds`
+	choiceOfNothing diag.Message = "warning: this is null where the predicate of $if does not hold, and %s is needed\n" +
+		`add "else"`
+	operandsUnlike diag.Message = "warning: %s compares nothing here: this is %s, and what stands before it %s\n" +
+		"let all operands be numbers, or all texts"
+	elementsOfKind diag.Message = "warning: the elements of %q are never %s: each is %s\n" +
+		"correct the path, or what it leads to"
+	pathWithoutDollar diag.Message = "warning: %[1]q is a text here, not a path\n" +
+		`write %+[2]q for the path, or {"$literal": %+[1]q} for the text`
+	neverFits diag.Message = "warning: %[1]s: %[2]s has to be %[3]s there\nit is %[4]s here"
+	// readExists: a read leads somewhere, whatever is there.
+	readExists diag.Message = "warning: %q always exists: it is null where the aggregate has no events\n" +
+		`to ask for events write {"not_equals": [%q, null]}`
+	neverChosen   diag.Message = "warning: %s: %s cannot be %s there\nwrite one of the values that the schema allows"
+	neverComplete diag.Message = "warning: %s: %s is required there\nadd it, or make it optional in the schema"
+	neverAllowed  diag.Message = "warning at key: %s: %s is not allowed there\n" +
+		"leave it out, or declare it in the schema"
+	neverValid diag.Message = "warning: %s: %s\nwrite what the schema lets through, or change the schema"
+	// settled: only nothing in it is a path.
+	settled diag.Message = "warning: this %s holds, whatever happens: there is no path in it, only texts and numbers as they are\n" +
+		`paths begin with "$", as in {"gte": ["$.data.amount", 10]}`
+	unusedRead diag.Message = "warning at key: %[1]q is read for every event, and nothing here looks at it\n" +
+		"look at %[2]q in a guard, a condition or an emit, or take it out"
+	unusedDefinition diag.Message = "warning at key: no schema uses the definition %[1]q\n" +
+		`refer to it with {"$ref": %[2]q}, or take it out`
+	sameForAll diag.Message = "warning: the value is the same in all events, so that one aggregate alone can have it\n" +
+		`write a path such as "$.data.email", or, where one holder at a time is meant, {"$literal": ...}`
+)
 
 func (m *messages) badPath(at diag.Pointer, err error) {
 	d := m.Errorf(at, "%v", err)
@@ -38,12 +84,6 @@ func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, decl
 	d.Hintf("declare it in the schema, or correct the path")
 }
 
-// prevOfTheFirst: the first step of a saga has none before it.
-func (m *messages) prevOfTheFirst(at diag.Pointer, path string) {
-	m.Warnf(at, "%s leads nowhere in the first step of a saga: no step comes before it", quote(path)).
-		Hintf(`the event that triggers the saga is at "$.data", "$.key" and "$.metadata"`)
-}
-
 func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
 	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
 	if is, ok := subtracted(text, name, members); ok {
@@ -57,17 +97,6 @@ func (m *messages) neverWritten(at diag.Pointer, text, name string, members []st
 	d.Hintf("write it in a handler, or correct the path")
 }
 
-func (m *messages) predicateAsData(at diag.Pointer, name string) {
-	m.Warnf(at, "this is data, an object with the member %s: predicates are for conditions, and nothing is decided where values stand", quote(name)).
-		Hintf(`write {"$if": {%q: ...}, "then": true, "else": false}; {"$literal": ...} is for data that look like this, in which paths are texts`, name)
-}
-
-// choiceAsData: in values the operator has a "$", as all of them have.
-func (m *messages) choiceAsData(at diag.Pointer) {
-	m.Warnf(at, "this is data, an object with the members \"if\" and \"then\": nothing is decided where it stands").
-		Hintf(`write {"$if": predicate, "then": value, "else": value}; {"$literal": ...} is for data that look like this, in which paths are texts`)
-}
-
 // neverMatched: a field that is not there matches nothing.
 func (m *messages) neverMatched(at diag.Pointer, array, name string, members []string) {
 	d := m.Warnf(at, "this matches nothing: no handler of this aggregate type writes %s to an element of %s", quote(name), quote(array)).AtKey()
@@ -76,44 +105,6 @@ func (m *messages) neverMatched(at diag.Pointer, array, name string, members []s
 		return
 	}
 	d.Hintf("write it in a handler, or correct the name")
-}
-
-func (m *messages) neverOfKind(at diag.Pointer, operation, target string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s never changes anything here: handlers set %s to %s, and it works on %s",
-		operation, quote(target), phrase(has), phrase(needs)).
-		Hintf("set it to %s, or use a member of another name", phrase(needs))
-}
-
-func (m *messages) pathOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s is never %s: it is %s", quote(text), phrase(needs), known(has)).
-		Hintf("correct the path, or what it leads to")
-}
-
-func (m *messages) neverPlace(at diag.Pointer, text, what, forms string) {
-	m.Warnf(at, "%s never leads to %s that the server reads, by its schema, so that every event with a value there is refused", quote(text), map[string]string{"point": "a point", "area": "an area"}[what]).
-		Hintf("let the schema have %s", forms)
-}
-
-func (m *messages) operandOfKind(at diag.Pointer, has, needs outline.Kinds) {
-	m.Warnf(at, "this is never %s: it is %s", phrase(needs), known(has)).Hintf("write %s, or a path or an operator that yields one", phrase(needs))
-}
-
-func (m *messages) neverATime(at diag.Pointer, has string) {
-	m.Warnf(at, "this is never a time: it is %s", has).Hintf(`times are texts with a date, a time and an offset, as "format": "date-time" lets in, or whole numbers of Unix seconds`)
-}
-
-func (m *messages) choiceOfNothing(at diag.Pointer, needs outline.Kinds) {
-	m.Warnf(at, "this is null where the predicate of $if does not hold, and %s is needed", phrase(needs)).Hintf(`add "else"`)
-}
-
-func (m *messages) operandsUnlike(at diag.Pointer, operator string, has, needs outline.Kinds) {
-	m.Warnf(at, "%s compares nothing here: this is %s, and what stands before it %s", operator, known(has), phrase(needs)).
-		Hintf("let all operands be numbers, or all texts")
-}
-
-func (m *messages) elementsOfKind(at diag.Pointer, text string, has, needs outline.Kinds) {
-	m.Warnf(at, "the elements of %s are never %s: each is %s", quote(text), phrase(needs), known(has)).
-		Hintf("correct the path, or what it leads to")
 }
 
 // known names types as phrase does, without null, which stands for what is missing.
@@ -201,36 +192,12 @@ func subtracted(path, name string, declared []string) (is jsonpath.Calculation, 
 	return is, false
 }
 
-func (m *messages) pathWithoutDollar(at diag.Pointer, text, meant string) {
-	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf(`write %q for the path, or {"$literal": %q} for the text`, meant, text)
-}
-
 // neverFitting says what data of an event never do, which is said why of. chosen tells that they are one of two values.
 func neverFitting(event string, chosen bool) string {
 	if chosen {
 		return fmt.Sprintf("where this is chosen it does not fit the schema of %s, so that the write is refused", quote(event))
 	}
 	return fmt.Sprintf("this never fits the schema of %s, so that every write is refused", quote(event))
-}
-
-func (m *messages) neverFits(at diag.Pointer, never, path string, has, needs outline.Kinds) {
-	if needs == 0 {
-		m.neverAllowed(at, never, path)
-		return
-	}
-	m.Warnf(at, "%s: %s has to be %s there", never, path, phrase(needs)).
-		Hintf("it is %s here", phrase(has))
-}
-
-// readExists: a read leads somewhere, whatever is there.
-func (m *messages) readExists(at diag.Pointer, path string) {
-	m.Warnf(at, "%s always exists: it is null where the aggregate has no events", quote(path)).
-		Hintf(`to ask for events write {"not_equals": [%s, null]}`, quote(path))
-}
-
-func (m *messages) neverChosen(at diag.Pointer, never, path string, v value.Value) {
-	m.Warnf(at, "%s: %s cannot be %s there", never, path, shortened(v)).
-		Hintf("write one of the values that the schema allows")
 }
 
 // shortened returns a value as JSON, cut when it is long.
@@ -244,45 +211,4 @@ func shortened(v value.Value) string {
 		return s[:most] + "..."
 	}
 	return s
-}
-
-func (m *messages) neverComplete(at diag.Pointer, never, path string) {
-	m.Warnf(at, "%s: %s is required there", never, path).
-		Hintf("add it, or make it optional in the schema")
-}
-
-func (m *messages) neverAllowed(at diag.Pointer, never, path string) {
-	m.Warnf(at, "%s: %s is not allowed there", never, path).AtKey().
-		Hintf("leave it out, or declare it in the schema")
-}
-
-func (m *messages) neverValid(at diag.Pointer, never, why string) {
-	m.Warnf(at, "%s: %s", never, strings.TrimSuffix(why, ".")).
-		Hintf("write what the schema lets through, or change the schema")
-}
-
-// settled: only nothing in it is a path.
-func (m *messages) settled(at diag.Pointer, holds bool) {
-	says := "never"
-	if holds {
-		says = "always"
-	}
-	m.Warnf(at, "this %s holds, whatever happens: there is no path in it, only texts and numbers as they are", says).
-		Hintf(`paths begin with "$", as in {"gte": ["$.data.amount", 10]}`)
-}
-
-func (m *messages) unusedRead(at diag.Pointer, name string) {
-	path := "$.reads." + name
-	m.Warnf(at, "%s is read for every event, and nothing here looks at it", quote(name)).AtKey().
-		Hintf("look at %s in a guard, a condition or an emit, or take it out", quote(path))
-}
-
-func (m *messages) unusedDefinition(at diag.Pointer, name string) {
-	m.Warnf(at, "no schema uses the definition %s", quote(name)).AtKey().
-		Hintf(`refer to it with {"$ref": %s}, or take it out`, quote("#/$defs/"+name))
-}
-
-func (m *messages) sameForAll(at diag.Pointer) {
-	m.Warnf(at, "the value is the same in all events, so that one aggregate alone can have it").
-		Hintf(`write a path such as "$.data.email", or, where one holder at a time is meant, {"$literal": ...}`)
 }

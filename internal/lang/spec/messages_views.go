@@ -3,69 +3,99 @@ package spec
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 )
 
-// Projections.
+const (
+	// Projections.
+	badProjectionName diag.Message = "error: a projection cannot be named %[1]q\n" +
+		"use at most %[2]d lower-case letters, digits and underscores, and start with a letter"
+	otherName diag.Message = "error: the projection is called %q here and %q by its key\n" +
+		"leave the name out, or make them the same"
+	projectionTooLarge diag.Message = "error: the definition of the projection has %d bytes; at most %d are accepted\n" +
+		"split it into several projections, or move large constants into a singleton that is included"
+	selectTooLarge diag.Message = "error: select is made of %d values; at most %d are accepted\n" +
+		"split it into several projections, or select whole objects instead of each of their members"
+	boundTwice    diag.Message = "error at key: %q stands under both sources and include\nchoose another name"
+	badSourceName diag.Message = "error: a source cannot be named %[1]q\n" +
+		`paths start with it, as in "$.customer": use at most %[2]d letters, digits and "_", and no digit first`
+	resultTwice diag.Message = "error: there is a source %[1]q already, and each is a member of the result\n" +
+		`name this one with "as", as in "as": %+[2]q`
+	badSource diag.Message = "error: %q is no source\n" +
+		`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`
+	sourceWithoutID diag.Message = `error: a source needs one of the keys "id" and "query"` + "\n" +
+		`write "id": "$.order.user_id", or "query": "user_id = $.order.user_id"`
+	singleQuery diag.Message = `error: a query finds any number of aggregates, so its mode cannot be "single"` + "\n" +
+		`leave the mode out, or write "id" for a single one`
+	manyInSingle diag.Message = "warning: %q leads to any number of ids, and this source takes one, so that it is always null\n" +
+		`add "mode": "array"`
+	manyInQuery diag.Message = "error: a query compares with one value, and %q leads to any number of them\n" +
+		`name one of them, as in "[0]", or read the aggregates by "id" with "mode": "array"`
+	sourceCycle diag.Message = "error: these sources form a cycle: %s\n" +
+		`each needs the next one first; start one of them at another source, or at "$key"`
+	notGlobal diag.Message = `error: %q cannot be included; include takes singletons such as "settings:global"` + "\n" +
+		"read other aggregates through sources"
+	paramOfOurs diag.Message = "error: a parameter cannot be called %[1]q, which means something in every request\n" +
+		"choose another name, such as %+[2]q"
+	badQuery diag.Message = "error: %q is no query\n" +
+		`write one field, "=" and a value or a path, as in "user_id = $.user_id": there is one condition in a query`
+	wordInQuery diag.Message = "warning: the field is compared with the text %[1]q\n" +
+		"write %[2]s for the value, or the text in the double quotes of JSON"
+	// nameOutsideState: what an aggregate is called stands beside its state.
+	nameOutsideState diag.Message = "warning: %q leads to nothing: no handler of %q writes %q, and names of aggregates are no part of their states\n" +
+		`replies have them beside the state: "metadata" of one value, and each row of a list, for the aggregate that it is about`
+	wholeSource diag.Message = "warning: %[1]q is all of the source %[2]q here, which is no id and no field\n" +
+		"write %+[3]q if its id is meant, and give a parameter of that name another one"
+	memberOfMany diag.Message = "warning: %q leads to nothing: the source is an array, which has elements and no members\n" +
+		`write "[*]" behind the source for all of them, "[0]" for the first, or find one with $lookup`
+	elementOfOne diag.Message = "warning: %q leads to nothing: a source of one aggregate is no array\n" +
+		`leave the brackets out, or read many aggregates with "mode": "array" or a query`
+	sourceWithoutDollar diag.Message = "warning: %[1]q is a text here, not a path\nwrite %+[2]q for the path"
 
-func (m *messages) badProjectionName(at diag.Pointer, name string) *diag.Diagnostic {
-	return m.Errorf(at, "a projection cannot be named %s", quote(name)).
-		Hintf("use at most %d lower-case letters, digits and underscores, and start with a letter", MaxNameLength)
-}
+	// Indexes.
+	indexOfArrayForm diag.Message = `error at key: only projections with "for_each" can have an index: the others have no rows to find` + "\n" +
+		`remove it, or name the aggregate type that there is a row for with "for_each"`
+	badIndex diag.Message = `error: an index must be a field, an array of fields or {"words": field}, not %s` + "\n" +
+		`write it as in "status", ["team", "points"] or {"words": "title"}`
+	indexNoArray diag.Message = "error: index must be an array, not %s\n" +
+		`write one element for each index, as in ["status", ["team", "points"], {"words": "title"}]`
+	wordsOfMany diag.Message = "error: an index of words has one field, not an array of them\n" +
+		`write an index for each field, as in {"words": "title"}, {"words": "about"}`
+	indexedTooLarge diag.Message = "error: the fields of the indexes are made of more than %d values of select\n" +
+		"index single values, and not what large objects are made of"
+	indexTwice diag.Message = "error: there is an index of %s already\nremove one of them"
+	fieldTwice diag.Message = "error: the field %q stands in this index already\nremove one of them"
+	badField   diag.Message = "error: %q is no field of the result\n" +
+		`write the names of members, as in "status" or "address.city"`
+	fieldOfOurs diag.Message = "error: the field %[1]q cannot be indexed: %[2]q means something in every request for a list, so that nobody could ask for the field\n" +
+		"select it under another name too, such as %+[3]q"
+	fieldInArray diag.Message = "error: %q leads into an array, where no single field is\n" +
+		`index an array of the values themselves, such as {"skus": "$.order.lines[*].sku"}: a row is found by each of its elements`
+	fieldOfAll diag.Message = "error: %q cannot be indexed: it depends on the source %q, the same one for every row (%s), so that one write would move all rows\n" +
+		"index what differs from row to row, and leave this field out of the index"
+	fieldOfQuery diag.Message = "error: %q cannot be indexed: it depends on the source %q, which is a query, so that a write could move rows that nothing names\n" +
+		`index fields of sources with an "id", and leave this field out of the index`
+	filterTwice diag.Message = "error: the field %q cannot be indexed beside %q, since a filter of that name means the other one\n" +
+		"select it under another name"
 
-func (m *messages) otherName(at diag.Pointer, name, key string) {
-	m.Errorf(at, "the projection is called %s here and %s by its key", quote(name), quote(key)).Hintf("leave the name out, or make them the same")
-}
+	// Changes.
+	placesRemoved diag.Message = "warning at key: aggregates of the type %q had places of the shape %s and have none now; requests for them will fail\n" +
+		`keep "geo" in one of the event types`
 
-func (m *messages) projectionTooLarge(at diag.Pointer, size, most int) {
-	m.Errorf(at, "the definition of the projection has %d bytes; at most %d are accepted", size, most).
-		Hintf("split it into several projections, or move large constants into a singleton that is included")
-}
-
-func (m *messages) selectTooLarge(at diag.Pointer, values, most int) {
-	m.Errorf(at, "select is made of %d values; at most %d are accepted", values, most).
-		Hintf("split it into several projections, or select whole objects instead of each of their members")
-}
-
-func (m *messages) boundTwice(at diag.Pointer, name string) {
-	m.Errorf(at, "%s stands under both sources and include", quote(name)).AtKey().Hintf("choose another name")
-}
-
-func (m *messages) badSourceName(at diag.Pointer, name string) *diag.Diagnostic {
-	return m.Errorf(at, "a source cannot be named %s", quote(name)).
-		Hintf(`paths start with it, as in "$.customer": use at most %d letters, digits and "_", and no digit first`, MaxNameLength)
-}
-
-func (m *messages) resultTwice(at diag.Pointer, name string) {
-	m.Errorf(at, "there is a source %s already, and each is a member of the result", quote(name)).
-		Hintf(`name this one with "as", as in "as": %q`, "other_"+name)
-}
-
-func (m *messages) badSource(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no source", quote(text)).Hintf(`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`)
-}
-
-func (m *messages) sourceWithoutID(at diag.Pointer) {
-	m.Errorf(at, "a source needs one of the keys \"id\" and \"query\"").Hintf(`write "id": "$.order.user_id", or "query": "user_id = $.order.user_id"`)
-}
-
-func (m *messages) singleQuery(at diag.Pointer) {
-	m.Errorf(at, "a query finds any number of aggregates, so its mode cannot be \"single\"").Hintf("leave the mode out, or write \"id\" for a single one")
-}
-
-func (m *messages) manyInSingle(at diag.Pointer, path string) {
-	m.Warnf(at, "%s leads to any number of ids, and this source takes one, so that it is always null", quote(path)).
-		Hintf(`add "mode": "array"`)
-}
-
-func (m *messages) manyInQuery(at diag.Pointer, path string) {
-	m.Errorf(at, "a query compares with one value, and %s leads to any number of them", quote(path)).
-		Hintf(`name one of them, as in "[0]", or read the aggregates by "id" with "mode": "array"`)
-}
+	// Places.
+	geoTypeNamedLikeShape diag.Message = "error at key: a geo type cannot be named %q, since that is a shape\n" +
+		"choose another name"
+	geoNoObject diag.Message = "error: geo must be an object, not %s\n" +
+		`write it as in {"type": "point", "path": "$.data.location"}`
+	geoOfType diag.Message = "error at key: an aggregate type has no geo: events say where their aggregates are\n" +
+		`write it in event types, as in "geo": {"type": "point", "path": "$.data.location"}`
+	badGeoPath diag.Message = "error: the path of geo must lead to one place in the event's data, which %q does not\n" +
+		`write it as in "$.data.location"`
+	singletonOverPlaces diag.Message = "error: there can be no singleton %+[1]q, since aggregates have places: /%[2]s/%[1]s asks for those of the type %[2]q\n" +
+		"choose another name for the singleton"
+)
 
 func (m *messages) notAtSource(at diag.Pointer, path string, sources []string) {
 	d := m.Errorf(at, "%s does not start at a source", quote(path))
@@ -74,16 +104,6 @@ func (m *messages) notAtSource(at diag.Pointer, path string, sources []string) {
 		return
 	}
 	d.Hintf(`write a path such as "$.order.customer_id"`)
-}
-
-func (m *messages) sourceCycle(at diag.Pointer, names []string) {
-	m.Errorf(at, "these sources form a cycle: %s", strings.Join(names, " -> ")).
-		Hintf(`each needs the next one first; start one of them at another source, or at "$key"`)
-}
-
-func (m *messages) notGlobal(at diag.Pointer, text string) {
-	m.Errorf(at, "%s cannot be included; include takes singletons such as \"settings:global\"", quote(text)).
-		Hintf("read other aggregates through sources")
 }
 
 func (m *messages) longParam(at diag.Pointer, path, name string, earlier []string) {
@@ -95,25 +115,12 @@ func (m *messages) longParam(at diag.Pointer, path, name string, earlier []strin
 	d.Hintf("write %q for the parameter, or put the source that the path starts at before this one", "$."+name)
 }
 
-func (m *messages) paramOfOurs(at diag.Pointer, name string) {
-	m.Errorf(at, "a parameter cannot be called %s, which means something in every request", quote(name)).
-		Hintf("choose another name, such as %q", "$.of_"+name)
-}
-
-func (m *messages) badQuery(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no query", quote(text)).Hintf(`write one field, "=" and a value or a path, as in "user_id = $.user_id": there is one condition in a query`)
-}
-
 func (m *messages) quotedInQuery(at diag.Pointer, text, inner string) {
 	if inner == "" {
 		inner = `""`
 	}
 	m.Warnf(at, "the field is compared with %s, and the quotes are part of that text", quote(text)).
 		Hintf("write the text alone, as in field = %s, or in the double quotes of JSON", inner)
-}
-
-func (m *messages) wordInQuery(at diag.Pointer, text, word string) {
-	m.Warnf(at, "the field is compared with the text %s", quote(text)).Hintf(`write %s for the value, or the text in the double quotes of JSON`, word)
 }
 
 func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name string, members []string) {
@@ -125,75 +132,6 @@ func (m *messages) neverWrittenBy(at diag.Pointer, text, aggregateType, name str
 	d.Hintf("write it in a handler, or correct the path")
 }
 
-// nameOutsideState: what an aggregate is called stands beside its state.
-func (m *messages) nameOutsideState(at diag.Pointer, text, aggregateType, name string) {
-	m.Warnf(at, "%s leads to nothing: no handler of %s writes %s, and names of aggregates are no part of their states", quote(text), quote(aggregateType), quote(name)).
-		Hintf(`replies have them beside the state: "metadata" of one value, and each row of a list, for the aggregate that it is about`)
-}
-
-func (m *messages) wholeSource(at diag.Pointer, text, source string) {
-	m.Warnf(at, "%s is all of the source %s here, which is no id and no field", quote(text), quote(source)).
-		Hintf("write %q if its id is meant, and give a parameter of that name another one", text+".id")
-}
-
-func (m *messages) memberOfMany(at diag.Pointer, text string) {
-	m.Warnf(at, "%s leads to nothing: the source is an array, which has elements and no members", quote(text)).
-		Hintf(`write "[*]" behind the source for all of them, "[0]" for the first, or find one with $lookup`)
-}
-
-func (m *messages) elementOfOne(at diag.Pointer, text string) {
-	m.Warnf(at, "%s leads to nothing: a source of one aggregate is no array", quote(text)).
-		Hintf(`leave the brackets out, or read many aggregates with "mode": "array" or a query`)
-}
-
-func (m *messages) sourceWithoutDollar(at diag.Pointer, text string) {
-	m.Warnf(at, "%s is a text here, not a path", quote(text)).Hintf("write %q for the path", "$."+text)
-}
-
-// Indexes.
-
-func (m *messages) indexOfArrayForm(at diag.Pointer) {
-	m.Errorf(at, "only projections with \"for_each\" can have an index: the others have no rows to find").AtKey().
-		Hintf(`remove it, or name the aggregate type that there is a row for with "for_each"`)
-}
-
-func (m *messages) badIndex(at diag.Pointer, got string) {
-	m.Errorf(at, "an index must be a field, an array of fields or {\"words\": field}, not %s", got).
-		Hintf(`write it as in "status", ["team", "points"] or {"words": "title"}`)
-}
-
-func (m *messages) indexNoArray(at diag.Pointer, got value.Kind) {
-	m.Errorf(at, "index must be an array, not %s", aKind(got)).
-		Hintf(`write one element for each index, as in ["status", ["team", "points"], {"words": "title"}]`)
-}
-
-func (m *messages) wordsOfMany(at diag.Pointer) {
-	m.Errorf(at, "an index of words has one field, not an array of them").
-		Hintf(`write an index for each field, as in {"words": "title"}, {"words": "about"}`)
-}
-
-func (m *messages) indexedTooLarge(at diag.Pointer, most int) {
-	m.Errorf(at, "the fields of the indexes are made of more than %d values of select", most).
-		Hintf("index single values, and not what large objects are made of")
-}
-
-func (m *messages) indexTwice(at diag.Pointer, of string) {
-	m.Errorf(at, "there is an index of %s already", of).Hintf("remove one of them")
-}
-
-func (m *messages) fieldTwice(at diag.Pointer, name string) {
-	m.Errorf(at, "the field %s stands in this index already", quote(name)).Hintf("remove one of them")
-}
-
-func (m *messages) badField(at diag.Pointer, text string) {
-	m.Errorf(at, "%s is no field of the result", quote(text)).Hintf(`write the names of members, as in "status" or "address.city"`)
-}
-
-func (m *messages) fieldOfOurs(at diag.Pointer, text, name string) {
-	m.Errorf(at, "the field %s cannot be indexed: %s means something in every request for a list, so that nobody could ask for the field", quote(text), quote(name)).
-		Hintf("select it under another name too, such as %q", "the_"+name)
-}
-
 // reversedField tells of a field that nobody can order by. What was deployed before stays: it reports true then.
 func (m *messages) reversedField(at diag.Pointer, text string) bool {
 	report := m.Errorf
@@ -203,11 +141,6 @@ func (m *messages) reversedField(at diag.Pointer, text string) bool {
 	report(at, "the field %s cannot be indexed: \"order=%s\" asks for the reverse order of another field", quote(text), text).
 		Hintf("select it under a name that does not begin with -, such as %q", cmp.Or(strings.TrimLeft(text, "-"), "reversed"))
 	return m.Stored
-}
-
-func (m *messages) fieldInArray(at diag.Pointer, text string) {
-	m.Errorf(at, "%s leads into an array, where no single field is", quote(text)).
-		Hintf(`index an array of the values themselves, such as {"skus": "$.order.lines[*].sku"}: a row is found by each of its elements`)
 }
 
 func (m *messages) noField(at diag.Pointer, text string, known []string) {
@@ -229,25 +162,6 @@ func (m *messages) noField(at diag.Pointer, text string, known []string) {
 		d.Hintf("there are %s", strings.Join(known, ", "))
 	}
 }
-
-func (m *messages) fieldOfAll(at diag.Pointer, text, source, why string) {
-	m.Errorf(at, "%s cannot be indexed: it depends on the source %s, the same one for every row (%s), so that one write would move all rows",
-		quote(text), quote(source), why).
-		Hintf("index what differs from row to row, and leave this field out of the index")
-}
-
-func (m *messages) fieldOfQuery(at diag.Pointer, text, source string) {
-	m.Errorf(at, "%s cannot be indexed: it depends on the source %s, which is a query, so that a write could move rows that nothing names",
-		quote(text), quote(source)).
-		Hintf(`index fields of sources with an "id", and leave this field out of the index`)
-}
-
-func (m *messages) filterTwice(at diag.Pointer, name, field string) {
-	m.Errorf(at, "the field %s cannot be indexed beside %s, since a filter of that name means the other one", quote(name), quote(field)).
-		Hintf("select it under another name")
-}
-
-// Changes.
 
 func (m *messages) projectionRemoved(at diag.Pointer, name string, added []string) {
 	d := m.Warnf(at, "the projection %s was removed; requests for it will fail", quote(name)).AtKey()
@@ -276,34 +190,4 @@ func (m *messages) askedOtherwise(at diag.Pointer, name string, was, is []string
 	}
 	m.Warnf(at, "the projection %s is asked for with %s now and was with %s; requests of the old form will fail", quote(name), asked(is), asked(was)).AtKey().
 		Hintf("declare it under another name, and keep the old one until nobody asks for it any more")
-}
-
-func (m *messages) placesRemoved(at diag.Pointer, aggregateType, shape string) {
-	m.Warnf(at, "aggregates of the type %s had places of the shape %s and have none now; requests for them will fail", quote(aggregateType), shape).AtKey().
-		Hintf(`keep "geo" in one of the event types`)
-}
-
-// Places.
-
-func (m *messages) geoTypeNamedLikeShape(at diag.Pointer, name string) {
-	m.Errorf(at, "a geo type cannot be named %s, since that is a shape", quote(name)).AtKey().Hintf("choose another name")
-}
-
-func (m *messages) geoNoObject(at diag.Pointer, got value.Kind) {
-	m.Errorf(at, "geo must be an object, not %s", aKind(got)).Hintf(`write it as in {"type": "point", "path": "$.data.location"}`)
-}
-
-func (m *messages) geoOfType(at diag.Pointer) {
-	m.Errorf(at, "an aggregate type has no geo: events say where their aggregates are").AtKey().
-		Hintf(`write it in event types, as in "geo": {"type": "point", "path": "$.data.location"}`)
-}
-
-func (m *messages) badGeoPath(at diag.Pointer, path string) {
-	m.Errorf(at, "the path of geo must lead to one place in the event's data, which %s does not", quote(path)).
-		Hintf(`write it as in "$.data.location"`)
-}
-
-func (m *messages) singletonOverPlaces(at diag.Pointer, name, aggregateType string) {
-	m.Errorf(at, "there can be no singleton %s, since aggregates have places: /%s/%s asks for those of the type %s", strconv.Quote(name), aggregateType, name, quote(aggregateType)).
-		Hintf("choose another name for the singleton")
 }

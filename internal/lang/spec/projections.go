@@ -58,7 +58,7 @@ func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []di
 	c := &compiler{out: in, root: in.root, declared: in.declared}
 	c.Stored = stored
 	if len(text) > MaxSize {
-		c.projectionTooLarge("", len(text), MaxSize)
+		c.Report("", projectionTooLarge, len(text), MaxSize)
 		return nil, c.All()
 	}
 	v, err := value.ParseString(text)
@@ -77,7 +77,7 @@ func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []di
 		c.projection("", v, "")
 	default:
 		if !isProjectionName(name.Str()) {
-			c.badProjectionName("/name", name.Str())
+			c.Report("/name", badProjectionName, name.Str(), MaxNameLength)
 		}
 		p = c.projection(name.Str(), v, "")
 	}
@@ -97,10 +97,10 @@ func (c *compiler) declaredProjection(name string, v value.Value, at diag.Pointe
 	var p *Projection
 	sound := c.leniently(func() {
 		if !isProjectionName(name) {
-			c.badProjectionName(at, name).AtKey()
+			c.Report(at, badProjectionName, name, MaxNameLength).AtKey()
 		}
 		if s, ok := c.text(v.Get("name"), at.Key("name"), "name"); ok && s != name {
-			c.otherName(at.Key("name"), s, name)
+			c.Report(at.Key("name"), otherName, s, name)
 		}
 		p = c.projection(name, v, at)
 	})
@@ -144,17 +144,17 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 		form.optional = append(form.optional, "include", "index")
 	} else if !v.Get("index").IsMissing() {
 		form.refused = []string{"index"}
-		c.indexOfArrayForm(at.Key("index"))
+		c.Report(at.Key("index"), indexOfArrayForm)
 	}
 	if size := v.Size(); size > MaxProjectionSize {
-		c.projectionTooLarge(at, size, MaxProjectionSize)
+		c.Report(at, projectionTooLarge, size, MaxProjectionSize)
 		return p
 	}
 	if !c.object(v, at, form) {
 		return p
 	}
 	if src := v.Get("sources"); src.Len() == 0 && named == (src.Kind() == value.Object) && !src.IsMissing() {
-		c.empty(at.Key("sources"), "sources")
+		c.Report(at.Key("sources"), empty, "sources")
 	}
 	before := c.Errors()
 	if named {
@@ -201,7 +201,7 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 	for _, part := range []string{"sources", "include"} {
 		for _, m := range v.Get(part).Members() {
 			if slices.Contains(s.Members, m.Key) {
-				c.boundTwice(at.Key(part).Key(m.Key), m.Key)
+				c.Report(at.Key(part).Key(m.Key), boundTwice, m.Key)
 				twice = append(twice, m.Key)
 				continue
 			}
@@ -233,7 +233,7 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 	case k != value.Object && k != value.Missing:
 		c.wrongKind(at, "select", value.Object, k)
 	case of.Weight().Values > maxSelected:
-		c.selectTooLarge(at, of.Weight().Values, maxSelected)
+		c.Report(at, selectTooLarge, of.Weight().Values, maxSelected)
 	default:
 		p.Select = tick.CompileSelection(of, at, s, &c.List)
 	}
@@ -241,7 +241,7 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 
 func (c *compiler) sourceName(name string, at diag.Pointer) {
 	if !jsonpath.IsName(name) || len(name) > MaxNameLength {
-		c.badSourceName(at, name).AtKey()
+		c.Report(at, badSourceName, name, MaxNameLength).AtKey()
 	}
 }
 
@@ -249,7 +249,7 @@ func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forE
 	src := Source{Name: name}
 	if v.Kind() == value.String {
 		if v.Str() != projectionKey {
-			c.badSource(at, v.Str())
+			c.Report(at, badSource, v.Str())
 		}
 		src.AggregateType, src.Key = forEach, true
 		return src
@@ -260,13 +260,13 @@ func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forE
 	src.AggregateType, _ = c.aggregateTypeRef(v.Get("type"), at.Key("type"))
 	src.Many = c.choice(v.Get("mode"), at.Key("mode"), "mode", "single", "array") == "array"
 	if !v.Get("query").IsMissing() && v.Get("mode").Str() == "single" {
-		c.singleQuery(at.Key("mode"))
+		c.Report(at.Key("mode"), singleQuery)
 	}
 	c.from(&src, v, at, func(v value.Value, at diag.Pointer, query bool) *Operand {
 		return &Operand{Path: c.sourcePath(v, at, query, s)}
 	})
 	if path, err := jsonpath.ParseProjection(v.Get("id").Str()); err == nil && len(path.Each) > 0 && !src.Many {
-		c.manyInSingle(at.Key("id"), path.Text)
+		c.Report(at.Key("id"), manyInSingle, path.Text)
 	}
 	return src
 }
@@ -279,9 +279,9 @@ func (c *compiler) from(src *Source, v value.Value, at diag.Pointer, operand ope
 	id, query := v.Get("id"), v.Get("query")
 	switch {
 	case id.IsMissing() && query.IsMissing():
-		c.sourceWithoutID(at)
+		c.Report(at, sourceWithoutID)
 	case !id.IsMissing() && !query.IsMissing():
-		c.bothKeys(at.Key("query"), "id", "query")
+		c.Report(at.Key("query"), bothKeys, "id", "query")
 	case id.Str() == projectionKey:
 		src.Key = true
 	case !query.IsMissing():
@@ -310,7 +310,7 @@ func (c *compiler) sourcePath(v value.Value, at diag.Pointer, query bool, s tick
 		return nil
 	}
 	if path, _ := jsonpath.ParseProjection(v.Str()); query && (len(path.Each) > 0 || path.Entries) {
-		c.manyInQuery(at, v.Str())
+		c.Report(at, manyInQuery, v.Str())
 		return nil
 	}
 	return p
@@ -323,7 +323,7 @@ func (c *compiler) included(v value.Value, at diag.Pointer) string {
 	}
 	name, id, _ := strings.Cut(text, ":")
 	if id != ident.Global {
-		c.notGlobal(at, text)
+		c.Report(at, notGlobal, text)
 		return ""
 	}
 	if c.declared[name] == nil {
@@ -346,11 +346,11 @@ func (c *compiler) arrayProjection(p *Projection, sources value.Value, at diag.P
 		if as, ok := c.text(v.Get("as"), at.Key("as"), "as"); ok {
 			src.Name = as
 			if !jsonpath.IsName(as) || len(as) > MaxNameLength {
-				c.badSourceName(at.Key("as"), as)
+				c.Report(at.Key("as"), badSourceName, as, MaxNameLength)
 			}
 		}
 		if src.Name != "" && slices.ContainsFunc(p.Sources, func(s Source) bool { return s.Name == src.Name }) {
-			c.resultTwice(at, src.Name)
+			c.Report(at, resultTwice, src.Name, "other_"+src.Name)
 		}
 		c.from(&src, v, at, func(v value.Value, at diag.Pointer, query bool) *Operand {
 			return c.earlierOrParam(p, &src, v, at, query)
@@ -389,7 +389,7 @@ func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at 
 		c.longParam(at, v.Str(), name, earlier)
 		return nil
 	case c.isReserved(name):
-		c.paramOfOurs(at, name)
+		c.Report(at, paramOfOurs, name, "$.of_"+name)
 		return nil
 	}
 	i := slices.IndexFunc(p.Params, func(p Param) bool { return p.Name == name })
@@ -414,7 +414,7 @@ func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, o
 	field, right, ok := strings.Cut(text, "=")
 	field, right = strings.TrimSpace(field), strings.TrimSpace(right)
 	if !ok || field == "" || right == "" || strings.ContainsAny(field, "<>!~ \t\r\n") {
-		c.badQuery(at, text)
+		c.Report(at, badQuery, text)
 		return nil
 	}
 	q := &Query{AggregateType: aggregateType}
@@ -424,11 +424,11 @@ func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, o
 		c.badPath(at, err)
 		return nil
 	case q.Field.Optional || q.Field.Entries:
-		c.badQuery(at, text)
+		c.Report(at, badQuery, text)
 		return nil
 	}
 	if strings.Contains(right, "=") && right[0] == '$' {
-		c.badQuery(at, text)
+		c.Report(at, badQuery, text)
 		return nil
 	}
 	if right[0] == '$' {
@@ -441,7 +441,7 @@ func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, o
 		return q
 	}
 	if strings.Contains(right, "=") {
-		c.badQuery(at, text)
+		c.Report(at, badQuery, text)
 		return nil
 	}
 	q.Value.Literal = value.StringValue(right)
@@ -540,6 +540,6 @@ func (c *compiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 		if p.Sources[first].Query != nil {
 			key = "query"
 		}
-		c.sourceCycle(at.Key(names[0]).Key(key), append(names, names[0]))
+		c.Report(at.Key(names[0]).Key(key), sourceCycle, strings.Join(append(names, names[0]), " -> "))
 	}
 }

@@ -53,7 +53,7 @@ func (c *compiler) members(v value.Value, at diag.Pointer, what string, limit in
 		return
 	}
 	if v.Len() > limit {
-		c.tooMany(at, what, limit, v.Len())
+		c.Report(at, tooMany, what, limit, v.Len())
 		return
 	}
 	for _, m := range v.Members() {
@@ -71,7 +71,7 @@ func (c *compiler) elems(v value.Value, at diag.Pointer, what string, limit int,
 		return
 	}
 	if v.Len() > limit {
-		c.tooMany(at, what, limit, v.Len())
+		c.Report(at, tooMany, what, limit, v.Len())
 		return
 	}
 	for i, e := range v.Elems() {
@@ -88,10 +88,10 @@ func (c *compiler) text(v value.Value, at diag.Pointer, what string) (string, bo
 		c.wrongKind(at, what, value.String, v.Kind())
 		return "", false
 	case v.Str() == "":
-		c.empty(at, what)
+		c.Report(at, empty, what)
 		return "", false
 	case len(v.Str()) > maxText:
-		c.tooLong(at, what, maxText)
+		c.Report(at, tooLong, what, maxText)
 		return "", false
 	default:
 		return v.Str(), true
@@ -113,7 +113,7 @@ func (c *compiler) integer(v value.Value, at diag.Pointer, what string, most, fa
 	}
 	n, ok := v.Int64()
 	if v.Kind() != value.Number || !ok || n < 1 || n > most {
-		c.notInRange(at, what, most)
+		c.Report(at, notInRange, what, most)
 		return fallback
 	}
 	return n
@@ -164,7 +164,7 @@ func (c *compiler) names(v value.Value, at diag.Pointer, what, each string, acce
 			return
 		}
 		if found.Has(s) {
-			c.listedTwice(at, s, what)
+			c.Report(at, listedTwice, s, what)
 		}
 		found[s] = struct{}{}
 	})

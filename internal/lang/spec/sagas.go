@@ -31,13 +31,13 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	failed := in.With("error")
 	steps := v.Get("steps")
 	if steps.Kind() == value.Array && steps.Len() == 0 {
-		c.noSteps(at.Key("steps"), "a saga")
+		c.Report(at.Key("steps"), noSteps, "a saga")
 	}
 	named := map[string]bool{}
 	c.elems(steps, at.Key("steps"), "the steps of a saga", maxSagaSteps, func(_ int, v value.Value, at diag.Pointer) {
 		step := c.step(v, at, in, failed)
 		if named[step.Name] && step.Name != "" {
-			c.stepTwice(at.Key("name"), step.Name)
+			c.Report(at.Key("name"), stepTwice, step.Name)
 		}
 		named[step.Name] = true
 		s.Steps = append(s.Steps, step)
@@ -91,21 +91,21 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) S
 	if !await.IsMissing() {
 		step.Await = c.await(await, at.Key("await"), in)
 		if a, e := step.Await, step.Emit; a.ID == nil && a.AggregateType != "" && e != nil && e.AggregateType != "" && a.AggregateType != e.AggregateType {
-			c.awaitOfAnother(at.Key("await"), a.AggregateType, e.AggregateType)
+			c.Report(at.Key("await"), awaitOfAnother, a.AggregateType, e.AggregateType)
 		}
 	}
 	switch {
 	case !await.Get("until").IsMissing():
 		if !timeout.IsMissing() {
-			c.untilAndTimeout(at.Key("timeout_ms"))
+			c.Report(at.Key("timeout_ms"), untilAndTimeout)
 		}
 		return step
 	case !await.IsMissing() && timeout.IsMissing():
-		c.awaitWithoutTimeout(at.Key("await"), defaultStepTimeout)
+		c.Report(at.Key("await"), awaitWithoutTimeout, defaultStepTimeout.Milliseconds())
 		step.Timeout = defaultStepTimeout
 		return step
 	case await.IsMissing() && !timeout.IsMissing():
-		c.timeoutWithoutAwait(at.Key("timeout_ms"))
+		c.Report(at.Key("timeout_ms"), timeoutWithoutAwait)
 	}
 	ms := c.integer(timeout, at.Key("timeout_ms"), "timeout_ms", maxStepTimeout.Milliseconds(), 0)
 	step.Timeout = time.Duration(ms) * time.Millisecond
@@ -120,7 +120,7 @@ func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 	a.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
 	types := v.Get("event_types")
 	if types.Kind() == value.Array && types.Len() == 0 {
-		c.empty(at.Key("event_types"), "event_types")
+		c.Report(at.Key("event_types"), empty, "event_types")
 	}
 	c.elems(types, at.Key("event_types"), "event_types", maxAwaited, func(_ int, v value.Value, at diag.Pointer) {
 		a.EventTypes = append(a.EventTypes, c.eventTypeRef(v, at, a.AggregateType))

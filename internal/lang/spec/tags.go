@@ -42,7 +42,7 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 	schema := c.schemaOf(v)
 	c.members(v.Get("tags"), at, "tags", maxTags, func(name string, v value.Value, at diag.Pointer) {
 		if name == "actor" || name == "target" {
-			c.tagOfOurs(at, name)
+			c.Report(at, tagOfOurs, name)
 			return
 		}
 		if !c.name(name, at, "a tag") {
@@ -53,7 +53,7 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 			return
 		}
 		if !scalar(path.Text(), schema) {
-			c.tagOfObject(at, path.Text())
+			c.Report(at, tagOfObject, path.Text())
 			return
 		}
 		e.Tags = append(e.Tags, &Tag{Name: name, Pointer: at, Path: path, OfTime: ofTime(path.Text())})

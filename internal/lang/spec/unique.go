@@ -61,7 +61,7 @@ func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
 	c.elems(v.Get("releases"), at.Key("releases"), "releases", maxSets, func(_ int, v value.Value, at diag.Pointer) {
 		name, ok := c.text(v, at, "the name of a set")
 		if ok && slices.Contains(e.Releases, name) {
-			c.listedTwice(at, name, "releases")
+			c.Report(at, listedTwice, name, "releases")
 		} else if ok {
 			e.Releases = append(e.Releases, name)
 		}
@@ -81,7 +81,7 @@ func (c *compiler) taken(u *UniqueValue, v value.Value, at diag.Pointer, schema 
 	switch {
 	case of.IsMissing():
 	case of.Kind() == value.Array && of.Len() == 0:
-		c.empty(within, "the value")
+		c.Report(within, empty, "the value")
 	case of.Kind() == value.Array:
 		c.elems(of, within, "the value", maxParts, func(_ int, v value.Value, at diag.Pointer) {
 			u.Values = append(u.Values, part(v, at))
@@ -111,7 +111,7 @@ func (c *compiler) noObject(v value.Value, at diag.Pointer, schema outline.Schem
 	case tick.Followed, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 	}
 	if object {
-		c.uniqueObject(at)
+		c.Report(at, uniqueObject)
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *compiler) uniqueSets(t *AggregateType, events value.Value, at diag.Poin
 		}
 	}
 	if len(t.Unique) > maxSets {
-		c.tooMany(at, "the sets of unique values of an aggregate type", maxSets, len(t.Unique))
+		c.Report(at, tooMany, "the sets of unique values of an aggregate type", maxSets, len(t.Unique))
 		return
 	}
 
