@@ -86,8 +86,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	errs := r.follow(stderr, plainly, []*exec.Cmd{race(all)})
 	if len(r.again) > 0 {
 		again := race(r.again)
-		if len(r.failed) == 0 {
-			errs = nil
+		if len(r.failed) == 0 { // code 1 is of tests that have failed
+			errs = slices.DeleteFunc(errs, func(err error) bool { return exitCode(err, io.Discard) == 1 })
 		}
 		r.again, r.second = nil, true
 		errs = append(errs, r.follow(stderr, []*exec.Cmd{again})...)
