@@ -285,7 +285,7 @@ func TestTheBackgroundIsShared(t *testing.T) {
 // TestLargeStatesAreFoldedInTheBackground: many readers of different past states of an aggregate with a large state do not hold
 // as many trees in memory, since none of them folds himself.
 func TestLargeStatesAreFoldedInTheBackground(t *testing.T) {
-	const readers = 40
+	const readers = 12
 	f := newFixture(t, engine.Options{ReadWait: time.Hour})
 	f.DeploySource(t, `{"agent_types":["user"],"aggregate_types":{"order":{"events":{
 		"loaded":{"schema":{},"handler":[{"set":{"target":"x","value":"$.data.x"}}]},"fast":{"schema":{},"handler":[{"increment":{"target":"n","by":1}}]}}}}}`)

@@ -171,14 +171,14 @@ func (s slowly) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) 
 // TestWhoWaitsForAHotSourceSeesEachState lets a source of many rows change all the time: whoever has waited for a change of all of them finds the
 // index as it is behind it, before the next change begins.
 func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
-	for _, most := range []int{1 << 20, 1000} { // in bulk, and too many rows for that
+	for _, most := range []int{1 << 20, 330} { // in bulk, and too many rows for that
 		inBubble(t, func(t *testing.T, h *house) {
 			t.Helper()
-			const items = 3000
+			const items, slice = 1000, 700
 			h.items(items)
 			var hot atomic.Bool
 			p := h.start(slowly{h.disk, func() { h.wait(10 * time.Millisecond) }})
-			p.Bulk(most, 2048)
+			p.Bulk(most, slice)
 			h.ready(p, prod, source{h.disk}.wide("wide", func(int) {
 				if hot.Load() {
 					h.wait(time.Millisecond)
@@ -198,7 +198,7 @@ func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
 					t.Fatal(err)
 				}
 				v.Close()
-				if rows := p.Stats().Rows - before; rows > 2*items+2048 { // the first ones of a third change are computed before it is told of
+				if rows := p.Stats().Rows - before; rows > 2*items+slice { // the first ones of a third change are computed before it is told of
 					t.Errorf("%d rows of %d were computed until it was read", rows, items)
 				}
 			}

@@ -708,13 +708,24 @@ func TestAnswersHaveTheIDAsItCame(t *testing.T) {
 			}
 		}
 	}
+	var refused, twice []string
 	for _, id := range ids {
-		if got := answers(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping","params":[1]}` + "\n"); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32602,`) {
+		refused = append(refused, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping","params":[1]}`)
+		twice = append(twice, "["+strings.Repeat(`,{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, 2)[1:]+"]")
+	}
+	got, again := answers(strings.Join(refused, "\n")+"\n"), answers(strings.Join(twice, "\n")+"\n")
+	for _, id := range ids {
+		if strings.Count(got, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32602,`) != 1 {
 			t.Errorf("what is refused has another id than %s: %s", id, got)
 		}
-		twice := answers("[" + strings.Repeat(`,{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, 2)[1:] + "]\n")
-		if strings.Count(twice, `"id":`+id+`,`) != 2 || strings.Count(twice, "was not answered yet") != 1 {
-			t.Errorf("twice the id %s: %s", id, twice)
+		found := false
+		for batch := range strings.Lines(again) {
+			if strings.Contains(batch, `"id":`+id+`,`) {
+				found = strings.Count(batch, `"id":`+id+`,`) == 2 && strings.Count(batch, "was not answered yet") == 1
+			}
+		}
+		if !found {
+			t.Errorf("twice the id %s: %s", id, again)
 		}
 	}
 }

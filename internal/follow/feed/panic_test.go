@@ -78,7 +78,7 @@ func TestPanicsHoldUpNothing(t *testing.T) {
 				inBubble(t, func(t *testing.T, h *house) {
 					t.Helper()
 					f := &faulty{Store: h.Store}
-					h.append(shop, 3000)
+					h.append(shop, 1300)
 					var g heard
 					kind := feed.Kind{Batch: 7, Do: g.take, Rest: func(j17.Tenant, string, uint64, j17.StreamID) time.Duration {
 						f.meet("Rest")
