@@ -188,7 +188,7 @@ func bareGoroutines() map[string]string {
 		"server handover.round":                  "inside",
 		"pebble Open":                            "commits commits commits commits",
 		"pebble Store.settle":                    "begins",
-		"pebble Store.unlessFaulted":             "begins",
+		"pebble core.unlessFaulted":              "begins",
 		"tail hub.start":                         "inside",
 		"usage Meter.Run":                        "loops",
 		"worker Kit.Every":                       "inside",

@@ -12,8 +12,11 @@ import (
 	"j17/internal/storage/store"
 )
 
+// appender is the store in the role of store.Events.
+type appender struct{ *core }
+
 // Append commits units. See store.Store.
-func (s *Store) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
+func (s *appender) Append(ctx context.Context, t j17.Tenant, units []store.Append) ([]store.Result, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
@@ -34,7 +37,7 @@ func (s *Store) Append(ctx context.Context, t j17.Tenant, units []store.Append) 
 }
 
 // Command returns the result of a command. See store.Store.
-func (s *Store) Command(_ context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
+func (s *appender) Command(_ context.Context, t j17.Tenant, id store.CommandID) (*store.Result, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err

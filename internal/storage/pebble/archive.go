@@ -17,12 +17,12 @@ import (
 // archive is a store.Archive. Whoever reads it gets copies, page by page: between two pages it can be ended, however slow he is, or moved to a
 // younger view in which its tenant is the same.
 type archive struct {
-	store    *Store
+	store    *bulk
 	tenant   uint32
 	name     j17.Tenant
 	position j17.StreamID
 	extent   store.Extent
-	// shown is the number of the view that it shows. Store.mu guards it.
+	// shown is the number of the view that it shows. core.mu guards it.
 	shown uint64
 
 	// rest, if not nil, is called between the parts of what is read ahead. See store.Archive.
@@ -41,7 +41,7 @@ type archive struct {
 }
 
 // Archive shows a tenant for who copies it. See store.Store.
-func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) {
+func (s *bulk) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Store) Archive(_ context.Context, t j17.Tenant) (store.Archive, error) 
 
 // endArchives has no archive show what was before a view, or for nil anything: those whose tenants are the same in the present view are moved there, the
 // others end.
-func (s *Store) endArchives(before *view, reason error) {
+func (s *bulk) endArchives(before *view, reason error) {
 	type moved struct {
 		*archive
 		to *moment
@@ -86,7 +86,7 @@ func (s *Store) endArchives(before *view, reason error) {
 		if t := s.tenants[a.name]; before != nil && (t == nil || t.touched <= a.shown) {
 			if v, err := s.acquireLocked(); err == nil {
 				a.shown = v.number
-				others = append(others, moved{a, &moment{reader: reader{view: v, store: s, tenant: a.tenant}, name: a.name, position: a.position}})
+				others = append(others, moved{a, &moment{reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position}})
 				continue
 			}
 		}
@@ -305,7 +305,7 @@ func (a *archive) Changes(ctx context.Context, after j17.StreamID) iter.Seq2[sto
 		p.use = func(do func(reader) error) error { return a.use(func(m *moment) error { return do(m.reader) }) }
 		p.stale = func(*page) bool { return a.over.Load() }
 		p.rest = a.rest
-		err := a.store.eachPage(ctx, p, after, math.MaxInt, func(e store.Entry, record *eventRecord) bool {
+		err := a.store.feeds.eachPage(ctx, p, after, math.MaxInt, func(e store.Entry, record *eventRecord) bool {
 			archived := store.Archived{Event: e.Event, Note: e.Note}
 			if e.Event != nil {
 				if archived.Tags, failed = record.ownTags(); failed != nil {

@@ -37,7 +37,7 @@ func TestArchivesMoveToYoungerViewsOnly(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				to[i] = &moment{reader: reader{view: v, store: s, tenant: a.tenant}, name: a.name, position: a.position}
+				to[i] = &moment{reader: reader{view: v, store: s.core, tenant: a.tenant}, name: a.name, position: a.position}
 				defer to[i].Close() // where the archive has not got it
 			}
 			move := func(*moment) error {

@@ -14,7 +14,7 @@ import (
 
 // batch is what the committer writes at once, and the state after it.
 type batch struct {
-	store  *Store
+	store  *committer
 	writes *pebble.Batch
 	// units decides its units, and keeps what they have changed.
 	units *unit.Batch[*tenant]
@@ -49,7 +49,7 @@ type batch struct {
 	own    []byte
 }
 
-func newBatch(s *Store) *batch {
+func newBatch(s *committer) *batch {
 	b := &batch{store: s}
 	b.units = unit.New[*tenant](b, b)
 	return b
@@ -138,7 +138,7 @@ func (b *batch) finish() {
 	for _, h := range changed {
 		b.key = appendHeadKey(b.key[:0], h.Tenant.next.Number, h.Key)
 		if h.Fresh {
-			h.Tenant.streamFilter.Load().add(h.Tenant.next.Number, b.store.filteredStream(b.key))
+			h.Tenant.streamFilter.Load().add(h.Tenant.next.Number, b.store.filters.filteredStream(b.key))
 		}
 		b.headKeys = append(b.headKeys, string(b.key))
 		b.put(b.key, appendHeadRecord(b.value[:0], &h.Head))

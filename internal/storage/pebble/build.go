@@ -83,8 +83,16 @@ func (r reader) indexed() error {
 	return &store.IndexingError{Done: state.done, Total: state.total}
 }
 
+// tagBuilder brings folders to this format and indexes their older events by tags.
+type tagBuilder struct {
+	*core
+
+	// builds are the tenants whose older events are to be indexed.
+	builds []j17.Tenant
+}
+
 // upgrade makes a folder of an older format one of this format: all in one batch.
-func (s *Store) upgrade() (err error) {
+func (s *tagBuilder) upgrade() (err error) {
 	b := s.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
 	var change uint64
@@ -102,7 +110,7 @@ func (s *Store) upgrade() (err error) {
 }
 
 // inOrder returns the tenants that hold something, in the order of their numbers.
-func (s *Store) inOrder() []*tenant {
+func (s *core) inOrder() []*tenant {
 	var list []*tenant
 	for _, t := range s.tenants {
 		if t.number != 0 {
@@ -114,7 +122,7 @@ func (s *Store) inOrder() []*tenant {
 }
 
 // findBuilds returns the tenants that have something to build.
-func (s *Store) findBuilds() ([]j17.Tenant, error) {
+func (s *tagBuilder) findBuilds() ([]j17.Tenant, error) {
 	var names []j17.Tenant
 	for _, t := range s.inOrder() {
 		state, err := getBuild(s.db, t.number)
@@ -129,7 +137,7 @@ func (s *Store) findBuilds() ([]j17.Tenant, error) {
 }
 
 // buildLoop builds what is to be built for the tenants, and ends. One that is damaged is tried again after all others.
-func (s *Store) buildLoop(names []j17.Tenant) {
+func (s *tagBuilder) buildLoop(names []j17.Tenant) {
 	left := names
 	for len(left) > 0 {
 		var damaged []j17.Tenant
@@ -153,7 +161,7 @@ func (s *Store) buildLoop(names []j17.Tenant) {
 
 // buildTenant builds what is to be built for a tenant, and reports whether that is done: what is damaged is left. The error says that
 // the store closes.
-func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
+func (s *tagBuilder) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 	for {
 		state, err := s.buildSome(s.life, name)
 		if s.life.Err() != nil {
@@ -181,7 +189,7 @@ func (s *Store) buildTenant(name j17.Tenant, left int) (whole bool, err error) {
 }
 
 // buildSome indexes the next events of a tenant and returns how far it is, nil when nothing is left.
-func (s *Store) buildSome(ctx context.Context, name j17.Tenant) (state *build, err error) {
+func (s *tagBuilder) buildSome(ctx context.Context, name j17.Tenant) (state *build, err error) {
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		t := b.tenant(name)
 		if state, err = getBuild(s.db, t.next.Number); err != nil || state == nil {

@@ -8,7 +8,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// changes is the tenants in the order in which their feeds have changed last. It is guarded by Store.mu.
+// changes is the tenants in the order in which their feeds have changed last. It is guarded by core.mu.
 type changes struct {
 	// order is ascending. An entry whose number is not that of its tenant is outdated.
 	order []change
@@ -51,7 +51,7 @@ func (c *changes) load(tenants []*tenant, latest uint64) {
 }
 
 // Changed returns tenants whose feeds have changed. See store.Store.
-func (s *Store) Changed(_ context.Context, since uint64, limit int) ([]store.Change, error) {
+func (s *feeds) Changed(_ context.Context, since uint64, limit int) ([]store.Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -71,7 +71,7 @@ func (s *Store) Changed(_ context.Context, since uint64, limit int) ([]store.Cha
 }
 
 // AwaitChange blocks until a feed has changed. See store.Store.
-func (s *Store) AwaitChange(ctx context.Context, since uint64) error {
+func (s *feeds) AwaitChange(ctx context.Context, since uint64) error {
 	for {
 		s.mu.Lock()
 		if s.closed {

@@ -18,9 +18,12 @@ import (
 	"j17/internal/storage/store"
 )
 
+// scrubber is the store in the role of store.Scrubbing.
+type scrubber struct{ *core }
+
 // CheckTables reads tables from disk, past every cache of the engine, and compares their blocks with their checksums. See
 // store.Scrubbing.
-func (s *Store) CheckTables(ctx context.Context, after string, most int64) (store.TablesChecked, error) {
+func (s *scrubber) CheckTables(ctx context.Context, after string, most int64) (store.TablesChecked, error) {
 	var done store.TablesChecked
 	names, sizes, err := s.tables()
 	if err != nil {
@@ -58,7 +61,7 @@ func (s *Store) CheckTables(ctx context.Context, after string, most int64) (stor
 }
 
 // tables lists the files of the present tables in the order of their names, with their sizes.
-func (s *Store) tables() (names []string, sizes []int64, err error) {
+func (s *scrubber) tables() (names []string, sizes []int64, err error) {
 	v, err := s.acquire()
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +96,7 @@ func tableFile(name string) string {
 }
 
 // checkTable compares the blocks of one table with their checksums.
-func (s *Store) checkTable(ctx context.Context, name string) (err error) {
+func (s *scrubber) checkTable(ctx context.Context, name string) (err error) {
 	// The store stays open meanwhile.
 	v, err := s.acquire()
 	if err != nil {

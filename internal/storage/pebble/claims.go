@@ -44,7 +44,7 @@ const releasedAtOnce = 1000
 
 // ReleaseClaims gives back the claims of processes that have ended: all that there are, since no other process can have the folder open. See
 // store.Store.
-func (s *Store) ReleaseClaims(ctx context.Context) (released int, err error) {
+func (s *dueItems) ReleaseClaims(ctx context.Context) (released int, err error) {
 	// Who has due work. No lease ends later than the bound, even if the clock was set back since.
 	bound := s.guard.latest().Add(store.MaxLease).UnixNano()
 	type place struct {
@@ -83,7 +83,7 @@ func (s *Store) ReleaseClaims(ctx context.Context) (released int, err error) {
 
 // releaseSome gives back the first claims of a tenant in a space whose leases end at a time or later. It returns the time to go on from, 0
 // where that were all.
-func (s *Store) releaseSome(ctx context.Context, t j17.Tenant, space store.Space, from, bound int64) (n int, next int64, err error) {
+func (s *dueItems) releaseSome(ctx context.Context, t j17.Tenant, space store.Space, from, bound int64) (n int, next int64, err error) {
 	entries, next, err := s.claimed(t, space, from, bound)
 	if err != nil || len(entries) == 0 {
 		return 0, 0, err
@@ -106,7 +106,7 @@ func (s *Store) releaseSome(ctx context.Context, t j17.Tenant, space store.Space
 
 // claimed returns the entries of claimed items in the order of due times, from a time on and up to a bound: some, and those that have the
 // same time as the last of them.
-func (s *Store) claimed(t j17.Tenant, space store.Space, from, bound int64) (entries [][]byte, next int64, err error) {
+func (s *dueItems) claimed(t j17.Tenant, space store.Space, from, bound int64) (entries [][]byte, next int64, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, 0, err
@@ -153,7 +153,7 @@ func (b *batch) release(t *tenant, space store.Space, entry []byte) (bool, error
 	}
 	key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.next.Number, space, entry)
 	if isDamage(err) {
-		b.store.tellDamaged(space, []error{err})
+		b.store.due.tellDamaged(space, []error{err})
 		return false, nil
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 type call = queue.Call[*batch]
 
 // admit returns why a call is not worth queueing: space is short, and the call would wait for it.
-func (s *Store) admit(need queue.Need) error {
+func (s *committer) admit(need queue.Need) error {
 	if s.disk.short.Load() && s.disk.check() && s.disk.refuses(need) {
 		return store.ErrFull
 	}
@@ -36,13 +36,27 @@ func (s *Store) admit(need queue.Need) error {
 }
 
 // Barrier waits until all writes before it are decided. See store.Store.
-func (s *Store) Barrier(ctx context.Context) error {
+func (s *appender) Barrier(ctx context.Context) error {
 	// The committer takes a call when the batch before it is durable, published and answered.
 	return s.queue.Do(ctx, queue.Always, func(*batch) error { return nil })
 }
 
-// commitLoop is the committer. It ends when the store closes and all calls are answered.
-func (s *Store) commitLoop() {
+// committer does all writing: it takes the calls that wait, and makes them durable and visible in batches.
+type committer struct {
+	*core
+
+	due *dueItems
+	// committed is closed when it has ended.
+	committed chan struct{}
+	// nextNumber is the number of the next new tenant, nextChange that of the latest change of a feed.
+	nextNumber uint32
+	nextChange uint64
+	// followed are the tenants of which changes are noted.
+	followed []*changedKeys
+}
+
+// commitLoop commits until the store closes and all calls are answered.
+func (s *committer) commitLoop() {
 	defer close(s.committed)
 	b := newBatch(s)
 	var calls []*call
@@ -56,7 +70,7 @@ func (s *Store) commitLoop() {
 
 // commitAll executes and answers calls. It reports false when the calls were answered by somebody else, who then
 // also has the slice.
-func (s *Store) commitAll(b *batch, calls []*call) bool {
+func (s *committer) commitAll(b *batch, calls []*call) bool {
 	// What is known before anything is tried: a full disk, a clock that cannot be believed, descriptors that run out.
 	var refusal error
 	if s.disk.check() {
@@ -98,7 +112,7 @@ func (s *Store) commitAll(b *batch, calls []*call) bool {
 }
 
 // write makes the batch durable and visible. It reports whether the calls are still to be answered.
-func (s *Store) write(b *batch) (ours bool, err error) {
+func (s *committer) write(b *batch) (ours bool, err error) {
 	s.noteChanges(b)
 	s.logged.Add(uint64(b.writes.Len()))
 	err = s.db.Apply(b.writes, pebble.Sync)
@@ -122,7 +136,7 @@ func (s *Store) write(b *batch) (ours bool, err error) {
 }
 
 // publish makes a durable batch visible to all readers.
-func (s *Store) publish(b *batch) {
+func (s *committer) publish(b *batch) {
 	fresh := &view{snapshot: s.db.NewSnapshot()}
 	s.mu.Lock()
 	fresh.number = s.view.number + 1
@@ -146,12 +160,12 @@ func (s *Store) publish(b *batch) {
 		b.built.building = 0
 	}
 	for _, w := range b.due {
-		s.noteDue(w)
+		s.due.noteDue(w)
 	}
 	for _, t := range b.dropped {
 		t.next, t.listed, t.number, t.events, t.change, t.leaves, t.touched = stateOf(t.name, 0), false, 0, 0, 0, tenantLeaves{}, fresh.number
 		b.forgetRecent(t)
-		s.filterBytes -= t.tagFilter.Swap(nil).size() + t.streamFilter.Swap(nil).size()
+		s.filters.held -= t.tagFilter.Swap(nil).size() + t.streamFilter.Swap(nil).size()
 		t.move(t.next.Last)
 	}
 	s.mu.Unlock()
@@ -160,7 +174,7 @@ func (s *Store) publish(b *batch) {
 	}
 }
 
-// move sets the position of the last durable event and wakes those who wait for another one. It needs Store.mu.
+// move sets the position of the last durable event and wakes those who wait for another one. It needs core.mu.
 func (t *tenant) move(last j17.StreamID) {
 	if t.last == last {
 		return
@@ -174,7 +188,7 @@ func (t *tenant) move(last j17.StreamID) {
 
 // reap closes the former views that have no readers. Only the committer calls it, or Close when the committer has
 // ended.
-func (s *Store) reap() {
+func (s *committer) reap() {
 	s.mu.Lock()
 	var idle []*view
 	busy := s.retired[:0]

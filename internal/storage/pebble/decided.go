@@ -18,7 +18,7 @@ func (t *tenant) Now() *unit.State { return &t.next.State }
 func (b *batch) ReadHead(t *tenant, key j17.Key) (store.Head, error) {
 	b.key = appendHeadKey(b.key[:0], t.next.Number, key)
 	head, ok := b.store.cachedHead(b.key)
-	if ok || t.streamFilter.Load().lacks(t.next.Number, b.store.filteredStream(b.key)) {
+	if ok || t.streamFilter.Load().lacks(t.next.Number, b.store.filters.filteredStream(b.key)) {
 		return head, nil
 	}
 	v, err := b.find(b.key)

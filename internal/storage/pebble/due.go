@@ -22,6 +22,16 @@ import (
 	"j17/internal/storage/unit"
 )
 
+// dueItems is the store in the role of whoever works on items when they are due.
+type dueItems struct {
+	*core
+
+	// due has an order for each space with work. It is guarded by mu.
+	due map[store.Space]*dueOrder
+	// damages is what was logged of due work.
+	damages damages
+}
+
 // dueWork tells that a tenant has work in a space, none of it due earlier than at, in Unix nanoseconds.
 type dueWork struct {
 	tenant *tenant
@@ -42,7 +52,7 @@ type dueEntry struct {
 }
 
 // dueOrder is the tenants that have work in a space in the order of its time: what has no work costs nothing. It is a heap, and
-// guarded by Store.mu.
+// guarded by core.mu.
 type dueOrder struct {
 	entries []*dueEntry
 	of      map[*tenant]*dueEntry
@@ -79,7 +89,7 @@ func (o *dueOrder) Pop() any {
 }
 
 // dueLocked returns the order of a space. It needs mu.
-func (s *Store) dueLocked(space store.Space) *dueOrder {
+func (s *dueItems) dueLocked(space store.Space) *dueOrder {
 	o := s.due[space]
 	if o == nil {
 		o = &dueOrder{of: map[*tenant]*dueEntry{}}
@@ -89,7 +99,7 @@ func (s *Store) dueLocked(space store.Space) *dueOrder {
 }
 
 // noteDue takes down that there is work. It needs mu.
-func (s *Store) noteDue(w dueWork) {
+func (s *dueItems) noteDue(w dueWork) {
 	o := s.dueLocked(w.space)
 	e := o.of[w.tenant]
 	if e == nil {
@@ -121,7 +131,7 @@ func (o *dueOrder) first(but map[*dueEntry]bool) (first *dueEntry) {
 }
 
 // NextDue tells when the next item of a space is due. See store.Store.
-func (s *Store) NextDue(_ context.Context, space store.Space) (time.Time, error) {
+func (s *dueItems) NextDue(_ context.Context, space store.Space) (time.Time, error) {
 	var damaged map[*dueEntry]bool
 	for {
 		s.mu.Lock()
@@ -152,7 +162,7 @@ func (s *Store) NextDue(_ context.Context, space store.Space) (time.Time, error)
 
 // passOver reports whether an error says that the work of one tenant is damaged, which keeps nobody else from theirs. It is logged
 // the first time.
-func (s *Store) passOver(space store.Space, e *dueEntry, err error) bool {
+func (s *dueItems) passOver(space store.Space, e *dueEntry, err error) bool {
 	if !isDamage(err) {
 		return false
 	}
@@ -168,7 +178,7 @@ func (s *Store) passOver(space store.Space, e *dueEntry, err error) bool {
 }
 
 // lookDue brings an entry up to date and returns when the tenant's first work is due, 0 when it has none.
-func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, error) {
+func (s *dueItems) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, error) {
 	s.mu.Lock()
 	writes, number, from := e.writes, e.tenant.number, e.at
 	v, err := s.acquireLocked()
@@ -176,9 +186,9 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	r := reader{view: v, store: s, tenant: number}
+	r := reader{view: v, store: s.core, tenant: number}
 	defer r.close()
-	at, err := r.firstDue(space, from, s.clock.Now().UnixNano())
+	at, err := s.firstDue(r, space, from, s.clock.Now().UnixNano())
 	if err != nil {
 		return 0, err
 	}
@@ -200,7 +210,7 @@ func (s *Store) lookDue(space store.Space, o *dueOrder, e *dueEntry) (int64, err
 // firstDue returns the due time of the first live item of a space, 0 when there is none. There is none before from: what finished
 // work has left behind there is not looked at again and again. What is damaged is passed over, and is an error where there is nothing
 // else.
-func (r reader) firstDue(space store.Space, from, now int64) (at int64, err error) {
+func (s *dueItems) firstDue(r reader, space store.Space, from, now int64) (at int64, err error) {
 	if r.tenant == 0 || strings.IndexByte(string(space), 0) >= 0 {
 		return 0, nil
 	}
@@ -210,7 +220,7 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 		return 0, err
 	}
 	defer closeIter(it, &err, "due work")
-	defer func() { r.store.thin(it, footing{}, bounds, false) }()
+	defer func() { r.store.stale.thin(it, footing{}, bounds, false) }()
 	var damaged []error
 	for it.First(); it.Valid(); it.Next() {
 		_, item, _, err := getDue(&r.store.sealing, r.snapshot, r.tenant, space, it.Key())
@@ -220,7 +230,7 @@ func (r reader) firstDue(space store.Space, from, now int64) (at int64, err erro
 		case err != nil:
 			return 0, err
 		case item.Live(now):
-			r.store.tellDamaged(space, damaged)
+			s.tellDamaged(space, damaged)
 			return item.Due, nil
 		}
 	}
@@ -260,7 +270,7 @@ func (d *damages) tell(err error) bool {
 }
 
 // tellDamaged logs that items are damaged, which keeps no others from being claimed, and each of them once.
-func (s *Store) tellDamaged(space store.Space, damaged []error) {
+func (s *dueItems) tellDamaged(space store.Space, damaged []error) {
 	for _, err := range damaged {
 		if !s.damages.tell(err) {
 			continue
@@ -270,7 +280,7 @@ func (s *Store) tellDamaged(space store.Space, damaged []error) {
 }
 
 // DueTenants returns the tenants that have due work. See store.Store.
-func (s *Store) DueTenants(_ context.Context, space store.Space, limit int) ([]j17.Tenant, error) {
+func (s *dueItems) DueTenants(_ context.Context, space store.Space, limit int) ([]j17.Tenant, error) {
 	now := s.clock.Now().UnixNano()
 	s.mu.Lock()
 	o := s.dueLocked(space)
@@ -368,7 +378,7 @@ func (p *places) Pop() any {
 }
 
 // AwaitDue blocks until there is work that is due before a moment. See store.Store.
-func (s *Store) AwaitDue(ctx context.Context, space store.Space, before time.Time) error {
+func (s *dueItems) AwaitDue(ctx context.Context, space store.Space, before time.Time) error {
 	for {
 		s.mu.Lock()
 		o := s.dueLocked(space)
@@ -391,7 +401,7 @@ func (s *Store) AwaitDue(ctx context.Context, space store.Space, before time.Tim
 }
 
 // await blocks until a channel is closed.
-func (s *Store) await(ctx context.Context, changed <-chan struct{}) error {
+func (s *core) await(ctx context.Context, changed <-chan struct{}) error {
 	select {
 	case <-changed:
 		return nil
@@ -423,7 +433,7 @@ func loadDue(from pebble.Reader, t *tenant, number uint32) (works []dueWork, err
 }
 
 // ClaimDue leases items whose time has come. See store.Store.
-func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
+func (s *dueItems) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (items []store.Item, err error) {
 	if c.Lease < 0 || c.Lease > store.MaxLease {
 		return nil, fmt.Errorf("%w: a lease of %s", store.ErrInvalid, c.Lease)
 	}
@@ -446,7 +456,7 @@ func (s *Store) ClaimDue(ctx context.Context, t j17.Tenant, c store.Claim) (item
 }
 
 // dueFrom returns when the first work of a tenant is due, and whether a claim would find any, so that polling costs no write.
-func (s *Store) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, err error) {
+func (s *dueItems) dueFrom(t j17.Tenant, space store.Space) (at int64, due bool, err error) {
 	if err := store.ValidTenant(t); err != nil {
 		return 0, false, err
 	}
@@ -477,7 +487,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 	for it.First(); it.Valid() && len(items) < c.Limit; it.Next() {
 		key, meta, value, err := getDue(&b.store.sealing, b.store.db, t.next.Number, space, it.Key())
 		if isDamage(err) {
-			b.store.tellDamaged(space, []error{err})
+			b.store.due.tellDamaged(space, []error{err})
 			continue
 		}
 		if err != nil {
@@ -493,7 +503,7 @@ func (b *batch) claim(t *tenant, c *store.Claim, from int64) (items []store.Item
 		}
 		claimed, err := parseClaim(v)
 		if err != nil {
-			b.store.tellDamaged(space, []error{err})
+			b.store.due.tellDamaged(space, []error{err})
 		}
 		b.units.Put(t, space, key, item, unit.Times{Expires: item.Expires, Due: until, Claimed: cmp.Or(claimed, item.Due)}, value)
 		items = append(items, itemMeta{Meta: item.Meta}.item(key, value))

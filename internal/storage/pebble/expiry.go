@@ -24,8 +24,15 @@ const (
 	sweepLimit = 1000
 )
 
+// sweeper removes what has expired.
+type sweeper struct {
+	*core
+
+	directory *directory
+}
+
 // sweepLoop removes what has expired. Reads do not see it anyway.
-func (s *Store) sweepLoop() {
+func (s *sweeper) sweepLoop() {
 	for s.clock.Wait(s.life, s.clock.Now().Add(sweepEvery)) == nil {
 		s.disk.descriptors.fill()
 		if s.guard.check() != nil {
@@ -36,9 +43,9 @@ func (s *Store) sweepLoop() {
 }
 
 // sweep removes everything that has expired by now. What cannot be removed of one tenant does not keep it from the others.
-func (s *Store) sweep(ctx context.Context) {
+func (s *sweeper) sweep(ctx context.Context) {
 	// It fails only when the store is closed.
-	names, _ := s.Tenants(ctx)
+	names, _ := s.directory.Tenants(ctx)
 	for _, name := range names {
 		var from []byte
 		for more := true; more; {
@@ -57,7 +64,7 @@ func (s *Store) sweep(ctx context.Context) {
 
 // sweepTenant removes some of what has expired, from an entry in the order of expiry on, nil for the first. It returns the entry to go on from, nil
 // when there is no more.
-func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (next []byte, err error) {
+func (s *sweeper) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (next []byte, err error) {
 	found, err := s.expired(name, from)
 	if err != nil || !found {
 		return nil, err
@@ -70,7 +77,7 @@ func (s *Store) sweepTenant(ctx context.Context, name j17.Tenant, from []byte) (
 }
 
 // expired reports whether something of a tenant has expired, from an entry in the order of expiry on.
-func (s *Store) expired(name j17.Tenant, from []byte) (found bool, err error) {
+func (s *sweeper) expired(name j17.Tenant, from []byte) (found bool, err error) {
 	r, err := s.read(name)
 	if err != nil {
 		return false, err
@@ -83,7 +90,7 @@ func (s *Store) expired(name j17.Tenant, from []byte) (found bool, err error) {
 	}
 	defer closeIter(it, &err, "the order of expiry")
 	found = it.First()
-	s.thin(it, footing{}, bounds, false)
+	s.stale.thin(it, footing{}, bounds, false)
 	return found, nil
 }
 

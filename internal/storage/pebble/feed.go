@@ -124,8 +124,11 @@ func ahead(id j17.StreamID, n int) j17.StreamID {
 	return j17.StreamID{Ms: id.Ms - 1, Seq: math.MaxUint32 - (uint32(n) - 1 - id.Seq)}
 }
 
+// feeds is the store in the role of store.Feed.
+type feeds struct{ *core }
+
 // ReadFeed yields durable events in order of their positions. See store.Store.
-func (s *Store) ReadFeed(
+func (s *feeds) ReadFeed(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
@@ -139,7 +142,7 @@ func eventsOnly(yield func(*j17.Event) bool) func(store.Entry) bool {
 }
 
 // ReadChanges yields events and notes. See store.Store.
-func (s *Store) ReadChanges(
+func (s *feeds) ReadChanges(
 	ctx context.Context, t j17.Tenant, after j17.StreamID, limit int,
 ) iter.Seq2[store.Entry, error] {
 	return sequence(func(yield func(store.Entry) bool) error {
@@ -156,12 +159,12 @@ type named struct {
 }
 
 // ReadNames yields what events are called, and notes. See store.Store.
-func (s *Store) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
+func (s *feeds) ReadNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Entry, error] {
 	return sequence(func(yield func(store.Entry) bool) error { return s.readNames(ctx, t, after, limit, yield) })
 }
 
 // readNames reads some names at a time, and hands them out with no view open. A rewrite changes none.
-func (s *Store) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool) error {
+func (s *feeds) readNames(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool) error {
 	number, err := s.number(t)
 	if err != nil || number == 0 {
 		return err
@@ -242,7 +245,7 @@ func (r reader) names(to []named, from j17.StreamID, limit int, types *typeNames
 }
 
 // readPages hands out what a pager copies of a feed, page by page, like readStream.
-func (s *Store) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
+func (s *feeds) readPages(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int, yield func(store.Entry) bool, of pager) error {
 	// A tenant that has no number has nothing.
 	number, err := s.number(t)
 	if err != nil || number == 0 || limit <= 0 {
@@ -286,7 +289,7 @@ func (of *pager) tell(p *page, upTo j17.StreamID) bool {
 }
 
 // eachPage hands out the entries of pages.
-func (s *Store) eachPage(
+func (s *feeds) eachPage(
 	ctx context.Context, of pager, after j17.StreamID, limit int, yield func(e store.Entry, record *eventRecord) bool,
 ) error {
 	// Pages are copied from short views, and handed over with no view open.
@@ -368,7 +371,7 @@ func (s *Store) eachPage(
 }
 
 // nextPage makes a page, or opens the next one of a window. Where somebody reads on they are larger ones, and those of windows.
-func (s *Store) nextPage(ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames) error {
+func (s *feeds) nextPage(ctx context.Context, of *pager, p *page, on bool, from j17.StreamID, limit int, names *typeNames) error {
 	if !p.window.left() && on {
 		s.pages.grow(p, of.windows)
 		if of.windows && p.room > 0 {
@@ -388,7 +391,7 @@ func (s *Store) nextPage(ctx context.Context, of *pager, p *page, on bool, from 
 }
 
 // AwaitFeed blocks until the feed has grown. See store.Store.
-func (s *Store) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.StreamID) error {
+func (s *feeds) AwaitFeed(ctx context.Context, name j17.Tenant, after j17.StreamID) error {
 	if err := store.ValidTenant(name); err != nil {
 		return err
 	}

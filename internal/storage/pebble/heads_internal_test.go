@@ -33,7 +33,7 @@ func TestHeadsAreLookedUpTogether(t *testing.T) {
 	s.heads = newHeadCache()
 
 	// Nothing else is written, so that the test may have a batch of its own.
-	b := newBatch(s)
+	b := newBatch(s.committer)
 	b.reset()
 	calls := make([]*call, mostWanted+10)
 	for i := range calls {

@@ -15,8 +15,14 @@ import (
 	"j17/internal/storage/store"
 )
 
+// sides is the store in the role of store.Sides, but for what is due.
+type sides struct {
+	*core
+	*appender
+}
+
 // Get returns one side item. See store.Store.
-func (s *Store) Get(_ context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
+func (s *sides) Get(_ context.Context, t j17.Tenant, space store.Space, key string) (store.Item, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return store.Item{}, err
@@ -57,7 +63,7 @@ func (r reader) stored(t j17.Tenant, space store.Space, key string, v []byte) (s
 }
 
 // GetEach passes side items that have some keys. See store.Store.
-func (s *Store) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
+func (s *sides) GetEach(ctx context.Context, t j17.Tenant, space store.Space, keys []string, do func(i int, value []byte) error) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -117,7 +123,7 @@ func (m itemMeta) item(key string, value []byte) store.Item {
 }
 
 // Scan returns side items in order of their keys. See store.Store.
-func (s *Store) Scan(
+func (s *sides) Scan(
 	_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int,
 ) ([]store.Item, error) {
 	r, err := s.read(t)
@@ -140,7 +146,7 @@ func (r reader) scan(t j17.Tenant, space store.Space, keys store.Range, limit in
 }
 
 // Count returns how many side items there are. See store.Store.
-func (s *Store) Count(_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) (int, error) {
+func (s *sides) Count(_ context.Context, t j17.Tenant, space store.Space, keys store.Range, limit int) (int, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return 0, err
@@ -188,7 +194,7 @@ func (r reader) passItems(
 	now := r.store.clock.Now().UnixNano()
 	before := tenantPrefix + len("i") + len(space) + len("\x00")
 	began := stand(it)
-	defer func() { r.store.thin(it, began, bounds, backward) }()
+	defer func() { r.store.stale.thin(it, began, bounds, backward) }()
 	first, next := it.First, it.Next
 	if backward {
 		first, next = it.Last, it.Prev
@@ -211,17 +217,17 @@ func (r reader) passItems(
 }
 
 // Write applies side writes. See store.Store.
-func (s *Store) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+func (s *sides) Write(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	return s.writeSides(ctx, t, store.Append{Fences: fences, Side: side})
 }
 
 // WriteFreeing applies side writes that make room. See store.Store.
-func (s *Store) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
+func (s *sides) WriteFreeing(ctx context.Context, t j17.Tenant, side []store.Side, fences ...store.Fence) error {
 	return s.writeSides(ctx, t, store.Append{Fences: fences, Side: side, Freeing: true})
 }
 
 // writeSides appends a unit of side writes.
-func (s *Store) writeSides(ctx context.Context, t j17.Tenant, u store.Append) error {
+func (s *sides) writeSides(ctx context.Context, t j17.Tenant, u store.Append) error {
 	results, err := s.Append(ctx, t, []store.Append{u})
 	if err != nil {
 		return err
@@ -233,7 +239,7 @@ func (s *Store) writeSides(ctx context.Context, t j17.Tenant, u store.Append) er
 }
 
 // Clear removes plain items. See store.Store.
-func (s *Store) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range) error {
+func (s *sides) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys store.Range) error {
 	if err := store.ValidTenant(t); err != nil {
 		return err
 	}
@@ -253,7 +259,7 @@ func (s *Store) Clear(ctx context.Context, t j17.Tenant, space store.Space, keys
 }
 
 // Empty removes all items of some spaces together with side writes. See store.Store.
-func (s *Store) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
+func (s *sides) Empty(ctx context.Context, t j17.Tenant, spaces []store.Space, side []store.Side, fences ...store.Fence) error {
 	if err := store.ValidTenant(t); err != nil {
 		return err
 	}

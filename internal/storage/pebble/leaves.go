@@ -20,7 +20,7 @@ const (
 )
 
 // recentLeaves has the leaf hashes of the latest events, so that whoever keeps a tree over a feed close to it need not read what was just
-// written. It is guarded by Store.mu.
+// written. It is guarded by core.mu.
 type recentLeaves struct {
 	// seed is that of the hashes of types.
 	seed maphash.Seed
@@ -114,7 +114,7 @@ func (k *tenantLeaves) behind(after j17.StreamID, limit int) (some [][]keptLeaf,
 }
 
 // ReadLeaves yields the leaf hashes of events. See store.Feed.
-func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
+func (s *feeds) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[store.Leaf, error] {
 	return func(yield func(store.Leaf, error) bool) {
 		if err := store.ValidTenant(t); err != nil {
 			yield(store.Leaf{}, err)
@@ -161,7 +161,7 @@ func (s *Store) ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID
 }
 
 // ReadOthers returns the leaf hashes of events of other types. See store.Feed.
-func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
+func (s *feeds) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []store.Leaf, more bool) {
 	all, kept := s.leavesBehind(t, after, limit)
 	if !kept {
 		return nil, true
@@ -182,7 +182,7 @@ func (s *Store) ReadOthers(t j17.Tenant, after j17.StreamID, types []string, lim
 }
 
 // CountRecent counts events of some types. See store.Feed.
-func (s *Store) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool) {
+func (s *feeds) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n uint64, last, upTo j17.StreamID, ok bool) {
 	last, upTo = after, after
 	all, ok := s.leavesBehind(t, after, math.MaxInt)
 	wanted := s.leaves.hashes(types)
@@ -199,7 +199,7 @@ func (s *Store) CountRecent(t j17.Tenant, after j17.StreamID, types []string) (n
 
 // leavesBehind returns what is kept of all events of a tenant greater than a position, or of more than a limit, where these are all that there
 // are, and no note is among them.
-func (s *Store) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
+func (s *feeds) leavesBehind(t j17.Tenant, after j17.StreamID, limit int) (some [][]keptLeaf, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.tenants[t]

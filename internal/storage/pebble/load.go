@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/storage/queue"
@@ -36,7 +37,7 @@ const lastLoadable = 9_999_999_999_999 - 365*24*60*60*1000
 
 // loading is a store.Load.
 type loading struct {
-	store  *Store
+	store  *bulk
 	name   j17.Tenant
 	number uint32
 	folder *workFolder
@@ -75,8 +76,20 @@ type loading struct {
 // errLoadEnded: nothing can be done with a load any more.
 var errLoadEnded = errors.New("the load has ended")
 
+// bulk is the store in the roles of those who read or write very much at a time: archives, loads and piles.
+type bulk struct {
+	*core
+
+	feeds     *feeds
+	committer *committer
+	// archives and piles are those that are open, guarded by mu. pilesMade counts all piles.
+	archives  map[*archive]bool
+	piles     map[*pile]bool
+	pilesMade atomic.Uint64
+}
+
 // Load begins to fill a tenant. See store.Store.
-func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
+func (s *bulk) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
 	}
@@ -110,7 +123,7 @@ func (s *Store) Load(ctx context.Context, name j17.Tenant) (store.Load, error) {
 }
 
 // roomToLoad says whether a load may write another file.
-func (s *Store) roomToLoad() error {
+func (s *core) roomToLoad() error {
 	if err := s.queue.Refusal(); err != nil {
 		return err
 	}

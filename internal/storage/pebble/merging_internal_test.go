@@ -37,7 +37,7 @@ func TestMergesStandBack(t *testing.T) {
 		"where nothing is merged":     {"pebble-memtable-flush", nil, nil},
 		"where it is not known what":  {vfs.WriteCategoryUnspecified, nil, nil},
 		"until the store is closed":   {mergeCategory, nil, func(d *disk, _ func()) { endLife(d) }},
-		"where there was one already": {mergeCategory, func(d *disk, _ func()) { (&Store{disk: d}).Hurry()() }, func(_ *disk, done func()) { done() }},
+		"where there was one already": {mergeCategory, func(d *disk, _ func()) { (&Store{core: &core{disk: d}}).Hurry()() }, func(_ *disk, done func()) { done() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestMergesStandBack(t *testing.T) {
 				}
 				d.phase.Store(running)
 				d.merging.sublevels = func() int { return 0 }
-				done := (&Store{disk: d}).Hurry()
+				done := (&Store{core: &core{disk: d}}).Hurry()
 				if test.before != nil {
 					test.before(d, done)
 				}

@@ -26,7 +26,7 @@ type moment struct {
 }
 
 // Moment shows a tenant as it is now. See store.Store.
-func (s *Store) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
+func (s *sides) Moment(_ context.Context, t j17.Tenant) (store.Moment, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ func TestMemoryTablesFollowTheCache(t *testing.T) {
 		{512 << 20, 48 << 20, 192 << 20},
 		{8 << 30, 48 << 20, 192 << 20},
 	} {
-		s := &Store{disk: &disk{}, events: newEvents()}
+		s := &Store{core: &core{disk: &disk{}, events: newEvents()}}
 		opts := s.engineOptions(Options{CacheBytes: c.cache})
 		if int64(opts.MemTableSize) != c.table || opts.LBaseMaxBytes != c.base {
 			t.Errorf("with %d MiB: tables of %d and a level of %d bytes, not %d and %d", c.cache>>20, opts.MemTableSize, opts.LBaseMaxBytes, c.table, c.base)
@@ -19,10 +19,10 @@ func TestMemoryTablesFollowTheCache(t *testing.T) {
 	}
 }
 
-// Pebble merges no table early for the removals it has: see thinning.
+// Pebble merges no table early for the removals it has: see compactor.
 func TestRemovalsAloneMergeNothing(t *testing.T) {
 	t.Parallel()
-	s := &Store{disk: &disk{}, events: newEvents()}
+	s := &Store{core: &core{disk: &disk{}, events: newEvents()}}
 	if n := s.engineOptions(Options{}).Experimental.TombstoneDenseCompactionThreshold; n > 0 {
 		t.Errorf("tables of which %v are removals are merged", n)
 	}

@@ -121,20 +121,20 @@ func (p *page) clear() {
 }
 
 // fillPage fills a page from the present view.
-func (s *Store) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) error) error {
+func (s *core) fillPage(p *page, t j17.Tenant, number uint32, fill func(reader) error) error {
 	s.beginPage(p)
 	return s.use(t, number, fill)
 }
 
 // beginPage makes a page an empty one, before there is the view that it is filled from: a rewrite that the view does not have is one that the count
 // does not have either.
-func (s *Store) beginPage(p *page) {
+func (s *core) beginPage(p *page) {
 	p.clear()
 	p.rewrites = s.rewrites.Load()
 }
 
 // use reads from the present view. A tenant that was removed since it had a number, or has given its name to another one, is ErrNotFound.
-func (s *Store) use(t j17.Tenant, number uint32, do func(reader) error) error {
+func (s *core) use(t j17.Tenant, number uint32, do func(reader) error) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func TestPanicsOfParts(t *testing.T) {
 		return w.close()
 	})
 	told("tables of a load", func() error {
-		l := &loading{folder: fault(), store: &Store{}}
+		l := &loading{folder: fault(), store: &bulk{core: &core{}}}
 		for _, s := range []**sorter{&l.events, &l.tags, &l.feed, &l.items, &l.there} {
 			*s = newSorter(l.folder, 1<<20)
 		}
@@ -85,7 +85,7 @@ func TestAPanicEndsAFilter(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	name := j17.Tenant("ins_1/prod")
-	s := &Store{logger: slog.New(slog.NewTextHandler(&log, nil)), tenants: map[j17.Tenant]*tenant{name: {number: 1, events: minFiltered}}}
+	s := &filters{core: &core{logger: slog.New(slog.NewTextHandler(&log, nil)), tenants: map[j17.Tenant]*tenant{name: {number: 1, events: minFiltered}}}}
 
 	// While older events are being indexed none is made: it would not have their tags.
 	s.tenants[name].building = 1
@@ -97,7 +97,7 @@ func TestAPanicEndsAFilter(t *testing.T) {
 	s.tenants[name].building = 0
 	s.filterTags(name)
 	s.background.Wait()
-	if s.filtering || !strings.Contains(log.String(), "panic: ") {
-		t.Errorf("a filter is being made: %t; the log has %q", s.filtering, log.String())
+	if s.making || !strings.Contains(log.String(), "panic: ") {
+		t.Errorf("a filter is being made: %t; the log has %q", s.making, log.String())
 	}
 }

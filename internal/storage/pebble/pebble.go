@@ -85,8 +85,28 @@ const (
 	cachedHeads = 1 << 16
 )
 
-// Store is the embedded event store. It implements store.Store.
+// Store is the embedded event store. It implements store.Store. Each of its parts is a few roles of it, or work in the background.
 type Store struct {
+	*core
+	*committer
+	*appender
+	*streams
+	*feeds
+	*sides
+	*dueItems
+	*directory
+	*bulk
+	*eraser
+	*scrubber
+
+	*sweeper
+	*filters
+	*tagBuilder
+	*compactor
+}
+
+// core is what all parts of the store share: the engine below it, and what memory knows of what is stored.
+type core struct {
 	db     *pebble.DB
 	cache  *pebble.Cache
 	disk   *disk
@@ -100,27 +120,19 @@ type Store struct {
 	sealing sealing
 	// background counts the goroutines of the store but the committer.
 	background sync.WaitGroup
-	// committed is closed when the committer has ended.
-	committed chan struct{}
-	// nextNumber is the number of the next new tenant. Only the committer uses it.
-	nextNumber uint32
-	// nextChange is the number of the latest change of a feed. Only the committer uses it.
-	nextChange uint64
-	// followed are the tenants of which changes are noted. Only the committer uses it.
-	followed []*changedKeys
-	// builds are the tenants whose older events are to be indexed.
-	builds []j17.Tenant
-
-	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
-	rewrites atomic.Uint64
-	// logged counts the bytes that were written to the log since the store was opened.
-	logged   atomic.Uint64
-	thinning thinning
-	pages    pages
 	// tableForm is that of tables that are made beside the store, readForm that of tables that are read past the engine.
 	tableForm sstable.WriterOptions
 	readForm  sstable.ReaderOptions
 
+	// filters and stale are for whoever reads and has met what takes long.
+	filters *filters
+	stale   *compactor
+
+	pages pages
+	// rewrites counts how often events were rewritten. It grows when the new content can be seen, before Rewrite returns.
+	rewrites atomic.Uint64
+	// logged counts the bytes that were written to the log since the store was opened.
+	logged atomic.Uint64
 	// ending tells iterations that the store closes.
 	ending atomic.Bool
 
@@ -134,23 +146,33 @@ type Store struct {
 	heads    headCache
 	// retired are former views in order of age. Their readers are counted under mu, the list is the committer's.
 	retired []*view
-	due     map[store.Space]*dueOrder
 	changes changes
 	leaves  recentLeaves
 	// tagHints are for whoever reads by tags.
 	tagHints tagHints
-	// filtering tells that a filter is being made, and filterBytes is the size of all.
-	filtering   bool
-	filterBytes int
-	// streamSeed is that of the hashes by which streams are in filters.
-	streamSeed maphash.Seed
-	// archives and piles are those that are open. pilesMade counts all piles.
-	archives  map[*archive]bool
-	piles     map[*pile]bool
-	pilesMade atomic.Uint64
+}
 
-	// damages is what was logged of due work.
-	damages damages
+// newStore returns a store whose parts know each other.
+func newStore(o *Options) *Store {
+	c := &core{
+		clock: o.Clock, logger: o.Logger, life: &lifetime{done: make(chan struct{})}, events: newEvents(),
+		tenants: map[j17.Tenant]*tenant{}, heads: newHeadCache(),
+		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
+	}
+	c.filters = &filters{core: c, streamSeed: maphash.MakeSeed()}
+	c.stale = &compactor{core: c}
+	due := &dueItems{core: c, due: map[store.Space]*dueOrder{}}
+	committer := &committer{core: c, due: due, committed: make(chan struct{})}
+	c.queue = queue.New[*batch](committer.admit)
+	dir := &directory{core: c, committer: committer, due: due}
+	appends, feeds := &appender{core: c}, &feeds{core: c}
+	bulk := &bulk{core: c, feeds: feeds, committer: committer}
+	return &Store{
+		core: c, committer: committer, appender: appends, streams: &streams{core: c}, feeds: feeds,
+		sides: &sides{core: c, appender: appends}, dueItems: due, directory: dir,
+		bulk: bulk, eraser: &eraser{core: c, bulk: bulk}, scrubber: &scrubber{core: c},
+		sweeper: &sweeper{core: c, directory: dir}, filters: c.filters, tagBuilder: &tagBuilder{core: c}, compactor: c.stale,
+	}
 }
 
 var _ store.Store = (*Store)(nil)
@@ -175,7 +197,7 @@ type tenant struct {
 	tagFilter    atomic.Pointer[filter]
 	streamFilter atomic.Pointer[filter]
 
-	// Guarded by Store.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
+	// Guarded by core.mu: the durable state. number is 0 while the tenant holds nothing. changed, if not nil, is
 	// closed when the feed grows.
 	number  uint32
 	last    j17.StreamID
@@ -229,18 +251,7 @@ func Open(o Options) (*Store, error) {
 	}
 
 	// The parts, each with what it tells the others.
-	s := &Store{
-		clock:     o.Clock,
-		logger:    o.Logger,
-		life:      &lifetime{done: make(chan struct{})},
-		events:    newEvents(),
-		committed: make(chan struct{}),
-		tenants:   map[j17.Tenant]*tenant{},
-		heads:     newHeadCache(), streamSeed: maphash.MakeSeed(),
-		leaves: recentLeaves{seed: maphash.MakeSeed(), most: mostLeaves},
-		due:    map[store.Space]*dueOrder{},
-	}
-	s.queue = queue.New[*batch](s.admit)
+	s := newStore(&o)
 	s.disk = &disk{
 		FS: o.FS, onDisk: onDisk, dir: o.Dir, clock: o.Clock, logger: o.Logger, life: s.life,
 		merging: newMerging(), onFull: s.stalled, onStarved: s.starved, onFault: s.fail,
@@ -304,7 +315,7 @@ func (s *Store) open(o Options) error {
 }
 
 // unlessFaulted runs work that would never return after a fault. It also ends, with a nil error, when done is closed.
-func (s *Store) unlessFaulted(done <-chan struct{}, work func() error) error {
+func (s *core) unlessFaulted(done <-chan struct{}, work func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- work() }()
 	select {
@@ -361,7 +372,7 @@ func (s *Store) engineOptions(o Options) *pebble.Options {
 		Logger:                     logger,
 		EventListener:              s.events.listener(o.Logger, o.Clock, s.disk),
 	}
-	// Ranges of removed keys are merged where they are in somebody's way: see thinning.
+	// Ranges of removed keys are merged where they are in somebody's way: see compactor.
 	opts.Experimental.TombstoneDenseCompactionThreshold = -1
 	for i := range opts.Levels {
 		opts.Levels[i].BlockSize = blockBytes
@@ -462,13 +473,6 @@ func (s *Store) Status() store.Status {
 
 // DiskBytes returns the size of all files of the store.
 func (s *Store) DiskBytes() uint64 { return s.disk.used() }
-
-// FilterBytes returns the size of the filters over tags and streams.
-func (s *Store) FilterBytes() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return uint64(s.filterBytes)
-}
 
 // fail stops all writes after a fault that leaves it open what has become durable.
 func (s *Store) fail(cause error) {

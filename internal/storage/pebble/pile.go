@@ -20,7 +20,7 @@ const pileBudget = 16 << 20
 
 // pile is a store.Pile. Its items are sorted beside the store, in the folder of loads, and become tables which the committer takes in.
 type pile struct {
-	store  *Store
+	store  *bulk
 	name   j17.Tenant
 	number uint32
 	// rev is the revision of all items.
@@ -37,7 +37,7 @@ type pile struct {
 }
 
 // Pile begins to gather plain items. See store.Piles.
-func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
+func (s *bulk) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 	if err := store.ValidTenant(name); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (s *Store) Pile(ctx context.Context, name j17.Tenant) (store.Pile, error) {
 
 // roomToGather is roomToLoad for piles. They end well above the floor of free space, so that what can wait does not fill the disk for those
 // who write meanwhile.
-func (s *Store) roomToGather() error {
+func (s *bulk) roomToGather() error {
 	if err := s.roomToLoad(); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (p *pile) write(ctx context.Context, u *store.Append) error {
 		if !t.listed || t.next.Number != p.number {
 			return fmt.Errorf("tenant %s was removed: %w", p.name, store.ErrNotFound)
 		}
-		if slices.ContainsFunc(p.store.following(), func(c *changedKeys) bool { return c.number == p.number }) {
+		if slices.ContainsFunc(p.store.committer.following(), func(c *changedKeys) bool { return c.number == p.number }) {
 			return fmt.Errorf("tenant %s is being loaded: %w", p.name, store.ErrBusy) // what is taken in is not noted
 		}
 		var r store.Result
@@ -207,7 +207,7 @@ func (p *pile) end(reason error) {
 }
 
 // endPiles ends the piles of a tenant, "" for those of all: what they hold may be what nobody may know any more.
-func (s *Store) endPiles(of j17.Tenant, reason error) {
+func (s *bulk) endPiles(of j17.Tenant, reason error) {
 	s.mu.Lock()
 	open := make([]*pile, 0, len(s.piles))
 	for p := range s.piles {

@@ -98,7 +98,7 @@ const purgedAtOnce = 1000
 //  2. Then the records of these entries are not needed any more, and are removed in the same way.
 //
 // What it costs depends on the tables that hold such keys, not on the others.
-func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
+func (s *eraser) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []store.Declared, items []store.ItemName) error {
 	r, err := s.read(t)
 	if err != nil {
 		return err
@@ -149,15 +149,15 @@ func (s *Store) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces 
 //     a compaction has to merge the two and cannot move the file as it is.
 //  3. It flushes, so that no log is needed any more that exists now, and compacts these ranges.
 //  4. It waits until the old tables are deleted, and removes the logs.
-func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) error {
+func (s *eraser) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) error {
 	// From here on nobody reads the old values.
 	present, err := s.acquire()
 	if err != nil {
 		return err
 	}
 	defer s.release(present)
-	s.endArchives(present, store.ErrEnded)
-	s.endPiles(t, store.ErrEnded)
+	s.bulk.endArchives(present, store.ErrEnded)
+	s.bulk.endPiles(t, store.ErrEnded)
 	if !s.awaitRelease(ctx.Done(), nil, func() bool { return s.idleBefore(present) }) {
 		return ctx.Err()
 	}
@@ -171,7 +171,7 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 
 	// Every file that holds an old value is overlapped by a younger one.
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
-		s.reap()
+		b.store.reap()
 		for i := range ranges {
 			must(b.writes.RangeKeyUnset(ranges[i].lower, ranges[i].upper, nil, nil))
 		}
@@ -201,7 +201,7 @@ func (s *Store) removeOld(ctx context.Context, t j17.Tenant, ranges []keyRange) 
 }
 
 // lowest returns the ranges of the tables of the lowest level, each from its first to its last key.
-func (s *Store) lowest() ([]keyRange, error) {
+func (s *core) lowest() ([]keyRange, error) {
 	levels, err := s.db.SSTables()
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)
@@ -265,7 +265,7 @@ func purged(tenant uint32, keys []j17.Key, spaces []store.Declared, items []stor
 }
 
 // idleBefore reports whether no view that is older than v has readers. It needs mu.
-func (s *Store) idleBefore(v *view) bool {
+func (s *core) idleBefore(v *view) bool {
 	for _, old := range s.retired {
 		if old.number < v.number && old.readers > 0 {
 			return false
@@ -275,7 +275,7 @@ func (s *Store) idleBefore(v *view) bool {
 }
 
 // inBackground runs work of Pebble that may never return after a fault. It holds the store open until the work ends.
-func (s *Store) inBackground(ctx context.Context, work func() error) error {
+func (s *core) inBackground(ctx context.Context, work func() error) error {
 	v, err := s.acquire()
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (s *Store) inBackground(ctx context.Context, work func() error) error {
 }
 
 // awaitDeletion blocks until each table file that is on disk now is either in use or gone.
-func (s *Store) awaitDeletion(ctx context.Context) error {
+func (s *eraser) awaitDeletion(ctx context.Context) error {
 	names, err := s.disk.List(s.disk.dir)
 	if err != nil {
 		return fmt.Errorf("list the data folder: %w", err)
@@ -323,7 +323,7 @@ func (s *Store) awaitDeletion(ctx context.Context) error {
 }
 
 // liveTables returns the names of the table files that are in use.
-func (s *Store) liveTables() (map[string]bool, error) {
+func (s *eraser) liveTables() (map[string]bool, error) {
 	levels, err := s.db.SSTables()
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)

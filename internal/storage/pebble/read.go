@@ -22,8 +22,11 @@ var errGap = errors.New("an event is missing")
 // usualHeadKey is as long as the keys of heads mostly are, so that memory for one need not be taken from the heap.
 const usualHeadKey = 128
 
+// streams is the store in the role of store.Aggregates.
+type streams struct{ *core }
+
 // Heads returns the durable heads of streams. See store.Store.
-func (s *Store) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
+func (s *streams) Heads(_ context.Context, t j17.Tenant, keys []j17.Key) ([]store.Head, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return nil, err
 	}
@@ -154,7 +157,7 @@ func (r reader) head(key j17.Key) (store.Head, error) {
 }
 
 // ReadStream yields the durable events of one stream. See store.Store.
-func (s *Store) ReadStream(
+func (s *streams) ReadStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
@@ -178,7 +181,7 @@ func sequence[T any](read func(yield func(T) bool) error) iter.Seq2[T, error] {
 }
 
 // interrupted tells whether an iteration has to end before its nth step: the store closes, or ctx has ended.
-func (s *Store) interrupted(ctx context.Context, n uint64) error {
+func (s *core) interrupted(ctx context.Context, n uint64) error {
 	if s.ending.Load() {
 		return store.ErrClosed
 	}
@@ -189,7 +192,7 @@ func (s *Store) interrupted(ctx context.Context, n uint64) error {
 }
 
 // readStream reads page by page. Between its pages, and while whoever reads is busy with one, nothing of the engine is held.
-func (s *Store) readStream(
+func (s *streams) readStream(
 	ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64, yield func(*j17.Event) bool,
 ) error {
 	number, head, err := s.headOf(t, key)
@@ -237,7 +240,7 @@ func (s *Store) readStream(
 }
 
 // number returns the number of a tenant; 0 for one that has nothing.
-func (s *Store) number(t j17.Tenant) (uint32, error) {
+func (s *core) number(t j17.Tenant) (uint32, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return 0, err
@@ -247,12 +250,12 @@ func (s *Store) number(t j17.Tenant) (uint32, error) {
 }
 
 // ReadStreams yields the first durable events of several streams. See store.Store.
-func (s *Store) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
+func (s *streams) ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error { return s.readStreams(ctx, t, keys, most, yield) })
 }
 
 // readStreams is readStream for the first events of several streams.
-func (s *Store) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool) error {
+func (s *streams) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64, yield func(*j17.Event) bool) error {
 	number, err := s.number(t)
 	if err != nil || number == 0 {
 		return err
@@ -300,7 +303,7 @@ func (s *Store) readStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, m
 }
 
 // headOf returns the present head of a stream, and the tenant's number.
-func (s *Store) headOf(t j17.Tenant, key j17.Key) (uint32, store.Head, error) {
+func (s *streams) headOf(t j17.Tenant, key j17.Key) (uint32, store.Head, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return 0, store.Head{}, err
@@ -347,7 +350,7 @@ func (t *typeNames) name(b []byte) string {
 }
 
 // VersionAfter returns the version of the first event after a position. See store.Store.
-func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after j17.StreamID) (_ uint64, err error) {
+func (s *streams) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after j17.StreamID) (_ uint64, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return 0, err
@@ -389,7 +392,7 @@ func (s *Store) VersionAfter(_ context.Context, t j17.Tenant, key j17.Key, after
 }
 
 // Streams returns ids of streams. See store.Store.
-func (s *Store) Streams(
+func (s *streams) Streams(
 	_ context.Context, t j17.Tenant, aggregateType, afterID string, limit int,
 ) (ids []string, err error) {
 	r, err := s.read(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // Retag gives events other tags. See store.Store.
-func (s *Store) Retag(ctx context.Context, t j17.Tenant, events []store.Retagged, fences ...store.Fence) error {
+func (s *eraser) Retag(ctx context.Context, t j17.Tenant, events []store.Retagged, fences ...store.Fence) error {
 	err := errors.Join(store.ValidTenant(t), store.ValidRetagged(events), (&store.Append{Fences: fences}).Validate())
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Store) Retag(ctx context.Context, t j17.Tenant, events []store.Retagged
 }
 
 // otherwiseTagged returns the events that have other tags at this moment.
-func (s *Store) otherwiseTagged(t j17.Tenant, events []store.Retagged) (other []store.Retagged, err error) {
+func (s *eraser) otherwiseTagged(t j17.Tenant, events []store.Retagged) (other []store.Retagged, err error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err

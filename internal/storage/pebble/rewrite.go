@@ -15,8 +15,15 @@ import (
 	"j17/internal/storage/store"
 )
 
+// eraser is the store in the roles of those who change or remove what is stored.
+type eraser struct {
+	*core
+
+	bulk *bulk
+}
+
 // Rewrite replaces events. See store.Store.
-func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (result store.Result, err error) {
+func (s *eraser) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (result store.Result, err error) {
 	if err := errors.Join(store.ValidTenant(t), r.Validate()); err != nil {
 		return store.Result{}, err
 	}
@@ -28,7 +35,7 @@ func (s *Store) Rewrite(ctx context.Context, t j17.Tenant, r store.Rewrite) (res
 }
 
 // rewrite replaces events of streams whose chains are known as far as they went a moment ago.
-func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain) (result store.Result, err error) {
+func (s *eraser) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, known []presentChain) (result store.Result, err error) {
 	// The conditions are those of a unit without events.
 	err = s.queue.Do(ctx, queue.Ordinary, func(b *batch) error {
 		tn := b.tenant(t)
@@ -74,7 +81,7 @@ func (s *Store) rewrite(ctx context.Context, t j17.Tenant, r *store.Rewrite, kno
 }
 
 // Rewrites returns how often events were rewritten. See store.Store.
-func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
+func (s *feeds) Rewrites() uint64 { return s.rewrites.Load() }
 
 // rewrite stages the new content of a stream's events and returns the stream's generation. The entries of tags that it changes are added
 // to untagged.
@@ -140,7 +147,7 @@ func rewrites(stream *store.RewrittenStream, rewriting bool) bool {
 
 // presentChains computes the chains of streams as they are at this moment, before the committer has to: that hashes all of their events, and
 // who hashes a long stream there lets all who write wait for it.
-func (s *Store) presentChains(ctx context.Context, t j17.Tenant, streams []store.RewrittenStream) ([]presentChain, error) {
+func (s *eraser) presentChains(ctx context.Context, t j17.Tenant, streams []store.RewrittenStream) ([]presentChain, error) {
 	r, err := s.read(t)
 	if err != nil {
 		return nil, err

@@ -227,7 +227,7 @@ func tagEntry(it *pebble.Iterator, from []byte) ([]byte, uint64, error) {
 }
 
 // ReadTagged yields the events that have all of some tags. See store.Store.
-func (s *Store) ReadTagged(
+func (s *feeds) ReadTagged(
 	ctx context.Context, t j17.Tenant, of store.Tagged, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) bool,
 ) iter.Seq2[*j17.Event, error] {
 	return sequence(func(yield func(*j17.Event) bool) error {
@@ -248,7 +248,7 @@ func (s *Store) ReadTagged(
 			if err := p.tagged(r, ids, &of, from, limit, names); err != nil || len(p.entries)+p.passed > 0 {
 				return err
 			}
-			s.filterTags(t)
+			s.filters.filterTags(t)
 			return nil
 		}
 		return s.readPages(ctx, t, after, limit, eventsOnly(yield), pager{copy: copied, looked: looked})
@@ -352,7 +352,7 @@ type tagWalk struct {
 }
 
 // newTagWalk opens a walk, which must be closed.
-func (s *Store) newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
+func (s *core) newTagWalk(from pebble.Reader, tenant uint32, ids []tagID) (*tagWalk, error) {
 	// The tags of which least is known come first.
 	w := &tagWalk{from: from, hints: &s.tagHints, tenant: tenant, cursors: make([]tagCursor, 0, len(ids))}
 	var known []tagCursor

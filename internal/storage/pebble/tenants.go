@@ -15,8 +15,16 @@ import (
 	"j17/internal/storage/store"
 )
 
+// directory is the store in the role of store.Tenants.
+type directory struct {
+	*core
+
+	committer *committer
+	due       *dueItems
+}
+
 // Tenants lists the tenants. See store.Store.
-func (s *Store) Tenants(context.Context) ([]j17.Tenant, error) {
+func (s *directory) Tenants(context.Context) ([]j17.Tenant, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -33,7 +41,7 @@ func (s *Store) Tenants(context.Context) ([]j17.Tenant, error) {
 }
 
 // Extent tells how far a tenant's events reach. See store.Store.
-func (s *Store) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
+func (s *feeds) Extent(_ context.Context, t j17.Tenant) (store.Extent, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return store.Extent{}, err
 	}
@@ -84,7 +92,7 @@ func (r reader) extent() (extent store.Extent, err error) {
 }
 
 // DropTenant removes everything of one tenant. See store.Store.
-func (s *Store) DropTenant(ctx context.Context, name j17.Tenant) error {
+func (s *directory) DropTenant(ctx context.Context, name j17.Tenant) error {
 	if err := store.ValidTenant(name); err != nil {
 		return err
 	}
@@ -109,7 +117,7 @@ func (b *batch) removeAll(number uint32) {
 }
 
 // tenantLocked returns what is known of a tenant, and begins to know it when it is new.
-func (s *Store) tenantLocked(name j17.Tenant) *tenant {
+func (s *core) tenantLocked(name j17.Tenant) *tenant {
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{name: name, next: stateOf(name, 0)}
@@ -136,7 +144,7 @@ func (b *batch) allocate() uint32 {
 }
 
 // loadTenants reads the directory and the state of each tenant.
-func (s *Store) loadTenants() (err error) {
+func (s *directory) loadTenants() (err error) {
 	lower := appendPrefix(nil, storeNumber, kindTenant)
 	it, err := newIter(s.db, lower, after(lower))
 	if err != nil {
@@ -146,7 +154,7 @@ func (s *Store) loadTenants() (err error) {
 	for it.First(); it.Valid(); it.Next() {
 		name := j17.Tenant(it.Key()[len(lower):])
 		number, err := parseNumber(it.Value())
-		if err != nil || number == storeNumber || number >= s.nextNumber {
+		if err != nil || number == storeNumber || number >= s.committer.nextNumber {
 			return corruption(errFormat, "the directory of tenants, at %q", name)
 		}
 		state, err := getState(s.db, number)
@@ -164,14 +172,14 @@ func (s *Store) loadTenants() (err error) {
 			return err
 		}
 		for _, w := range works {
-			s.noteDue(w)
+			s.due.noteDue(w)
 		}
 	}
 	return nil
 }
 
 // loadChanges puts the tenants in the order of their last changes.
-func (s *Store) loadChanges() error {
+func (s *directory) loadChanges() error {
 	v, closer, err := s.db.Get(appendPrefix(nil, storeNumber, kindChange))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
@@ -179,14 +187,14 @@ func (s *Store) loadChanges() error {
 		return fault("the number of changes", err)
 	default:
 		if len(v) == timeBytes {
-			s.nextChange = binary.BigEndian.Uint64(v)
+			s.committer.nextChange = binary.BigEndian.Uint64(v)
 		}
 		if err := closer.Close(); err != nil {
 			return fault("the number of changes", err)
 		}
 	}
-	s.changes.load(slices.Collect(maps.Values(s.tenants)), s.nextChange)
-	s.nextChange = s.changes.latest
+	s.changes.load(slices.Collect(maps.Values(s.tenants)), s.committer.nextChange)
+	s.committer.nextChange = s.changes.latest
 	return nil
 }
 
@@ -204,7 +212,7 @@ func getState(from pebble.Reader, number uint32) (tenantState, error) {
 }
 
 // dropPending removes what loads have left that did not end.
-func (s *Store) dropPending() (err error) {
+func (s *directory) dropPending() (err error) {
 	lower := appendPrefix(nil, storeNumber, kindPending)
 	it, err := newIter(s.db, lower, after(lower))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// view is the data as they were when a batch had become durable. readers is guarded by Store.mu.
+// view is the data as they were when a batch had become durable. readers is guarded by core.mu.
 type view struct {
 	snapshot *pebble.Snapshot
 	number   uint64
@@ -17,13 +17,13 @@ type view struct {
 }
 
 // acquire returns the present view, which must be released.
-func (s *Store) acquire() (*view, error) {
+func (s *core) acquire() (*view, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.acquireLocked()
 }
 
-func (s *Store) acquireLocked() (*view, error) {
+func (s *core) acquireLocked() (*view, error) {
 	if s.closed {
 		return nil, store.ErrClosed
 	}
@@ -32,7 +32,7 @@ func (s *Store) acquireLocked() (*view, error) {
 	return s.view, nil
 }
 
-func (s *Store) release(v *view) {
+func (s *core) release(v *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.readers--
@@ -45,7 +45,7 @@ func (s *Store) release(v *view) {
 
 // awaitRelease blocks until condition, which is tested under mu, holds. It reports false when one of
 // the channels is closed first.
-func (s *Store) awaitRelease(done, end <-chan struct{}, condition func() bool) bool {
+func (s *core) awaitRelease(done, end <-chan struct{}, condition func() bool) bool {
 	for {
 		s.mu.Lock()
 		if condition() {
@@ -70,7 +70,7 @@ func (s *Store) awaitRelease(done, end <-chan struct{}, condition func() bool) b
 // reader is a view as one tenant's calls see it. tenant is the tenant's number, 0 when it holds nothing.
 type reader struct {
 	*view
-	store  *Store
+	store  *core
 	tenant uint32
 	// tagging is what memory tells of the tenant's index of tags, for whoever reads by tags. streamFilter, if not nil, is that over its streams.
 	tagging      tagging
@@ -78,7 +78,7 @@ type reader struct {
 }
 
 // read opens a reader, which must be closed.
-func (s *Store) read(t j17.Tenant) (reader, error) {
+func (s *core) read(t j17.Tenant) (reader, error) {
 	if err := store.ValidTenant(t); err != nil {
 		return reader{}, err
 	}
@@ -92,7 +92,7 @@ func (s *Store) read(t j17.Tenant) (reader, error) {
 }
 
 // readerLocked returns a reader of the present view, which whoever closes it lets go of.
-func (s *Store) readerLocked(v *view, t j17.Tenant) reader {
+func (s *core) readerLocked(v *view, t j17.Tenant) reader {
 	r := reader{view: v, store: s}
 	if known := s.tenants[t]; known != nil {
 		r.tenant, r.tagging, r.streamFilter = known.number, known.taggingLocked(), known.streamFilter.Load()
@@ -102,7 +102,7 @@ func (s *Store) readerLocked(v *view, t j17.Tenant) reader {
 
 func (r reader) close() { r.store.release(r.view) }
 
-func (s *Store) numberLocked(t j17.Tenant) uint32 {
+func (s *core) numberLocked(t j17.Tenant) uint32 {
 	if known := s.tenants[t]; known != nil {
 		return known.number
 	}
@@ -130,7 +130,7 @@ func closeIter(it *pebble.Iterator, err *error, where string) {
 }
 
 // getNumber reads a number of the store itself, 0 when there is none.
-func (s *Store) getNumber(key []byte) (uint32, error) {
+func (s *core) getNumber(key []byte) (uint32, error) {
 	v, closer, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return 0, nil
@@ -177,7 +177,7 @@ func (c *headCache) put(headKey string, h store.Head) {
 	}
 }
 
-func (s *Store) cachedHead(headKey []byte) (store.Head, bool) {
+func (s *core) cachedHead(headKey []byte) (store.Head, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heads.get(headKey)

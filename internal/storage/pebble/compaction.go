@@ -21,19 +21,22 @@ const (
 	thinTables = 8
 )
 
-// thinning merges the tables of ranges in which scans meet little but stale keys: those of items that were removed or written again, and their
+// compactor merges the tables of ranges in which scans meet little but stale keys: those of items that were removed or written again, and their
 // removals. Tables hold them until they have come to the lowest level, and each scan has to step over them: the first page of a list of what is
 // to be done would step over all that was done.
 //
 // Pebble merges each table that has many removals early, read or not. Of an index that follows writes every second key is a removal, and most of
 // them are far apart, where they are in nobody's way: these merges took more processor time than all others together.
-type thinning struct {
+type compactor struct {
+	*core
+
 	// running counts the merge that is under way.
 	running sync.WaitGroup
 
-	mu   sync.Mutex
+	// turn guards what follows.
+	turn sync.Mutex
 	busy bool
-	// next is how much is to be written until there is another one, as Store.logged counts it, and done how many there were.
+	// next is how much is to be written until there is another one, as core.logged counts it, and done how many there were.
 	next, done uint64
 }
 
@@ -52,7 +55,7 @@ func stand(it *pebble.Iterator) footing {
 // thin has a range merged if a scan of it, which began where the iterator stood, has met too many stale keys there. Where the scan has not come
 // to the end of the range, the rest is left alone. The iterator stands where the scan has ended. A merge writes the range once more before the old
 // tables go, so there is none while there is little space: a read does not fill the disk for those who write.
-func (s *Store) thin(it *pebble.Iterator, began footing, r keyRange, backward bool) {
+func (s *compactor) thin(it *pebble.Iterator, began footing, r keyRange, backward bool) {
 	now := stand(it)
 	passed := now.own - began.own
 	if stale := now.all - began.all - passed; stale <= max(mostStale, passed) {
@@ -71,25 +74,24 @@ func (s *Store) thin(it *pebble.Iterator, began footing, r keyRange, backward bo
 }
 
 // beginThinning has a range merged if that may be now. Close waits for it: so it begins under mu, where nobody closes meanwhile.
-func (s *Store) beginThinning(r keyRange) {
+func (s *compactor) beginThinning(r keyRange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.disk.short.Load() {
 		return
 	}
-	t := &s.thinning
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.busy || s.logged.Load() < t.next {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.busy || s.logged.Load() < s.next {
 		return
 	}
-	t.busy = true
-	t.running.Add(1)
+	s.busy = true
+	s.running.Add(1)
 	s.background.Go(func() { s.endThinning(panics.Caught(func() error { return s.merge(r) })) })
 }
 
 // merge merges the tables of a range, down to the lowest level, some of them at a time.
-func (s *Store) merge(r keyRange) error {
+func (s *compactor) merge(r keyRange) error {
 	tables, err := s.lowest()
 	if err != nil {
 		return err
@@ -115,13 +117,12 @@ func parted(r keyRange, tables []keyRange, each int) (parts []keyRange) {
 	return append(parts, r)
 }
 
-func (s *Store) endThinning(err error) {
+func (s *compactor) endThinning(err error) {
 	if err != nil && !s.ending.Load() {
 		s.logger.Warn("a range of removed items could not be merged, so that lists of it take longer than they might", slog.Any("error", err))
 	}
-	t := &s.thinning
-	defer t.running.Done()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.busy, t.next, t.done = false, s.logged.Load()+thinEvery, t.done+1
+	defer s.running.Done()
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.busy, s.next, s.done = false, s.logged.Load()+thinEvery, s.done+1
 }

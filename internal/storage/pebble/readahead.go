@@ -129,7 +129,7 @@ func (w *window) open(p *page, names *typeNames) error {
 type filling struct {
 	*window
 	ctx   context.Context //nolint:containedctx // lives as long as the making of one window
-	store *Store
+	store *feeds
 	of    *pager
 	page  *page
 	// room is how many bytes the window may keep, each how many events a bucket has.
@@ -146,7 +146,7 @@ type filling struct {
 
 // fill makes a window of what stands in a feed from a position on, up to limit events and notes. It has none where what stands first does not go in.
 // A page tells what an event takes, as long as no window does.
-func (w *window) fill(ctx context.Context, s *Store, of *pager, p *page, from j17.StreamID, limit int) error {
+func (w *window) fill(ctx context.Context, s *feeds, of *pager, p *page, from j17.StreamID, limit int) error {
 	if w.value == 0 {
 		w.value = max(p.bytes/max(len(p.entries), 1), 1)
 		w.kept = referenceBytes + streamBytes + w.value/2

@@ -62,7 +62,7 @@ func TestFiltersHaveAllTags(t *testing.T) {
 		}
 		all.Wait()
 		if s.FilterBytes() != uint64(f.size()) || !f.whole.Load() {
-			t.Errorf("filters have %d bytes, this one has %d, whole is %t", s.filterBytes, f.size(), f.whole.Load())
+			t.Errorf("filters have %d bytes, this one has %d, whole is %t", s.held, f.size(), f.whole.Load())
 		}
 	}
 
@@ -83,8 +83,8 @@ func TestFiltersHaveAllTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	tagged(t, s, "again")
-	if got := unfiltered(t, s, "again", "none"); len(got) != 0 || s.filterBytes != 0 {
-		t.Errorf("filters have %d bytes, and lack %q", s.filterBytes, got)
+	if got := unfiltered(t, s, "again", "none"); len(got) != 0 || s.held != 0 {
+		t.Errorf("filters have %d bytes, and lack %q", s.held, got)
 	}
 }
 
@@ -141,14 +141,14 @@ func TestFiltersAreMadeWhereTheyHelp(t *testing.T) {
 		}
 
 		// It grows with the tenant, and there is room for so many.
-		s.filterBytes += allFilterBytes
+		s.held += allFilterBytes
 		write(2 * minFiltered)
 		if made() != f {
 			t.Error("a filter was made for which there is no room")
 		}
-		s.filterBytes -= allFilterBytes
-		if larger := made(); larger == f || larger.size() != 2*f.size() || s.filterBytes != larger.size() {
-			t.Errorf("twice as many events have a filter of %d bytes, where it was %d, and all have %d", larger.size(), f.size(), s.filterBytes)
+		s.held -= allFilterBytes
+		if larger := made(); larger == f || larger.size() != 2*f.size() || s.held != larger.size() {
+			t.Errorf("twice as many events have a filter of %d bytes, where it was %d, and all have %d", larger.size(), f.size(), s.held)
 		}
 	})
 }
@@ -297,8 +297,8 @@ func TestStreamFiltersAreMadeWhereTheyHelp(t *testing.T) {
 			t.Error("a filter is made anew of which few new streams pass")
 		}
 		write(16 * minFiltered)
-		if larger := s.tenants[taggedTenant].streamFilter.Load(); larger.size() < 2*f.size() || s.filterBytes != larger.size() {
-			t.Errorf("many more streams have a filter of %d bytes, where it was %d, and all have %d", larger.size(), f.size(), s.filterBytes)
+		if larger := s.tenants[taggedTenant].streamFilter.Load(); larger.size() < 2*f.size() || s.held != larger.size() {
+			t.Errorf("many more streams have a filter of %d bytes, where it was %d, and all have %d", larger.size(), f.size(), s.held)
 		}
 		if got := lacked(s, ids...); len(got) != 0 {
 			t.Errorf("the larger filter lacks %d of %d streams", len(got), len(ids))
@@ -309,7 +309,7 @@ func TestStreamFiltersAreMadeWhereTheyHelp(t *testing.T) {
 // TestFewNewStreamsPass fills a filter as far as one is filled before a larger one would be made: of new streams next to none pass.
 func TestFewNewStreamsPass(t *testing.T) {
 	t.Parallel()
-	s := &Store{streamSeed: maphash.MakeSeed()}
+	s := &filters{streamSeed: maphash.MakeSeed()}
 	const streams, others, most = 1<<16 - 1, 100_000, 1000
 	f := newFilter(1, streams)
 	f.whole.Store(true)

@@ -442,7 +442,7 @@ func (s *Store) markLoop() {
 }
 
 // totals counts what the store holds.
-func (s *Store) totals() mark {
+func (s *core) totals() mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var m mark

@@ -17,7 +17,7 @@ const (
 // Forget removes from memory what is not stored any more: blocks of tables, and what stood in the memory of memory tables and of the log, which are
 // used again and again. It overwrites these with zeros that nobody reads: as many as all memory tables have bytes. What it frees others have to
 // overwrite.
-func (s *Store) Forget(ctx context.Context) error {
+func (s *eraser) Forget(ctx context.Context) error {
 	// Who looks for the key finds nothing: it is removed in the batch that writes it.
 	tables := s.db.Metrics().MemTable
 	key, zeros := appendPrefix(nil, storeNumber, kindScratch), make([]byte, overwrittenFirst)

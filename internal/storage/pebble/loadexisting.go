@@ -62,14 +62,14 @@ func (c *changedKeys) note(writes *pebble.Batch) {
 }
 
 // noteChanges tells those who follow a tenant what a batch changes of it.
-func (s *Store) noteChanges(b *batch) {
+func (s *committer) noteChanges(b *batch) {
 	for _, c := range s.following() {
 		c.note(b.writes)
 	}
 }
 
 // following returns what is followed still. Only the committer calls it.
-func (s *Store) following() []*changedKeys {
+func (s *committer) following() []*changedKeys {
 	s.followed = slices.DeleteFunc(s.followed, func(c *changedKeys) bool { return c.over.Load() })
 	return s.followed
 }
@@ -111,12 +111,12 @@ func (l *loading) followAgain(ctx context.Context, last bool) (again bool, err e
 
 // unfollow ends that. Only the committer calls it.
 func (l *loading) unfollow() {
-	l.store.followed = slices.DeleteFunc(l.store.followed, func(c *changedKeys) bool { return c == l.changed })
+	l.store.committer.followed = slices.DeleteFunc(l.store.committer.followed, func(c *changedKeys) bool { return c == l.changed })
 }
 
 // storedRange is what the tenant has under the keys of a kind: a page at a time, each as of when it is read.
 type storedRange struct {
-	store        *Store
+	store        *core
 	number       uint32
 	lower, upper []byte
 	page         sortBuffer
@@ -156,7 +156,7 @@ func (r *storedRange) next() (key, value []byte, err error) {
 func (l *loading) takeOver(ctx context.Context) error {
 	for _, kind := range []byte{kindCommand, kindItem} {
 		prefix := appendPrefix(nil, l.changed.number, kind)
-		there := &storedRange{store: l.store, number: l.changed.number, lower: prefix, upper: after(prefix), more: true}
+		there := &storedRange{store: l.store.core, number: l.changed.number, lower: prefix, upper: after(prefix), more: true}
 		key, value, err := there.next()
 		if err != nil {
 			return err

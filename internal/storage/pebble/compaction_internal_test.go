@@ -63,7 +63,7 @@ func (s thinned) scan(keys store.Range, limit int) (stale int) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer s.thinning.running.Wait()
+	defer s.running.Wait()
 	defer r.close()
 	lower, upper := itemBounds(r.tenant, "a", keys)
 	it, err := r.iterate(lower, upper)
@@ -84,9 +84,9 @@ func (s thinned) scan(keys store.Range, limit int) (stale int) {
 }
 
 func (s thinned) merges() uint64 {
-	s.thinning.mu.Lock()
-	defer s.thinning.mu.Unlock()
-	return s.thinning.done
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.done
 }
 
 // TestScansThinOut removes the first items of a space, as of a queue: the first scan steps over them, the second one does not.
@@ -144,7 +144,7 @@ func TestDueWorkThinsOut(t *testing.T) {
 	if err != nil || !next.Equal(now.Add(done*time.Second)) {
 		t.Errorf("the next one is due at %v: %v", next, err)
 	}
-	s.thinning.running.Wait()
+	s.running.Wait()
 	if n := s.merges(); n != 1 {
 		t.Errorf("there were %d merges", n)
 	}
@@ -225,21 +225,21 @@ func TestThinningBesideClose(t *testing.T) {
 	}
 	defer closeIter(it, &err, "nothing")
 	for range 100_000 {
-		s := &Store{db: open.db, disk: open.disk, life: open.life, queue: open.queue, logger: open.logger, view: &view{}}
+		s := &compactor{core: &core{db: open.db, disk: open.disk, life: open.life, queue: open.queue, logger: open.logger, view: &view{}}}
 		left := false
 		var both sync.WaitGroup
-		s.thinning.mu.Lock() // who comes first has looked whether the store is open, and does not go on yet
+		s.turn.Lock() // who comes first has looked whether the store is open, and does not go on yet
 		both.Go(func() { s.thin(it, footing{all: -2 * mostStale}, nothing, false) })
 		both.Go(func() {
 			s.mu.Lock()
 			s.closed = true
 			s.mu.Unlock()
 			s.background.Wait()
-			s.thinning.mu.Lock()
-			defer s.thinning.mu.Unlock()
-			left = s.thinning.busy
+			s.turn.Lock()
+			defer s.turn.Unlock()
+			left = s.busy
 		})
-		s.thinning.mu.Unlock()
+		s.turn.Unlock()
 		if both.Wait(); left {
 			t.Fatal("a merge has begun behind the end")
 		}

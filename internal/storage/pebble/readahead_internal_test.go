@@ -101,7 +101,7 @@ func TestWindowsHoldNoMoreThanTheirRoom(t *testing.T) {
 			}
 			for p.full = true; p.full; {
 				p.room = 1 << 20
-				if err := p.window.fill(t.Context(), s, &of, &p, from, windowedEvents); err != nil {
+				if err := p.window.fill(t.Context(), s.feeds, &of, &p, from, windowedEvents); err != nil {
 					t.Fatal(err)
 				}
 				held, next := 0, read
@@ -161,7 +161,7 @@ func TestWindowsAreGivenUpAtOnce(t *testing.T) {
 			}
 			of.stale = func(*page) bool { return outdated.Load() }
 			p := page{room: 1 << 20}
-			err := p.window.fill(ctx, s, &of, &p, j17.StreamID{}, windowedEvents)
+			err := p.window.fill(ctx, s.feeds, &of, &p, j17.StreamID{}, windowedEvents)
 			cancel()
 			if used.Load() < at && err == nil && at > 2 {
 				break // so often something is read
@@ -221,7 +221,7 @@ func TestWindowsHaveNotes(t *testing.T) {
 		events, erased, notes := 0, 0, 0
 		var from j17.StreamID
 		for p.full = true; p.full; {
-			if err := p.window.fill(t.Context(), s, &of, &p, from, 2*windowedEvents); err != nil {
+			if err := p.window.fill(t.Context(), s.feeds, &of, &p, from, 2*windowedEvents); err != nil {
 				t.Fatal(err)
 			}
 			for p.window.left() {
@@ -283,7 +283,7 @@ func TestWindowsNameWhatIsMissing(t *testing.T) {
 		t.Fatal(err) // a younger view
 	}
 	p := page{room: 1 << 20}
-	err = p.window.fill(t.Context(), s, &of, &p, j17.StreamID{}, windowedEvents)
+	err = p.window.fill(t.Context(), s.feeds, &of, &p, j17.StreamID{}, windowedEvents)
 	damage, ok := errors.AsType[*store.CorruptionError](err)
 	if want := fmt.Sprintf("the feed of tenant number %d at %s", number, lost); !ok || damage.Where != want {
 		t.Errorf("got %v, want damage of %s", err, want)

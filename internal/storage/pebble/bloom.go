@@ -111,23 +111,23 @@ type filterKind struct {
 	of func(t *tenant) *atomic.Pointer[filter]
 	// named returns what a key names, and how many bytes the keys begin with that name the same; 0 where no other one does. It reports false for a
 	// key that is none.
-	named func(s *Store, key []byte) (h filtered, same int, ok bool)
+	named func(s *filters, key []byte) (h filtered, same int, ok bool)
 }
 
 // makeFilter begins to make a filter for a tenant where one would help, which somebody has found who had to look at what is stored: there is none,
 // or it would be larger by now. One is made at a time. It reports whether one is.
-func (s *Store) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
+func (s *filters) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tenants[name]
-	if t == nil || !k.whole(t) || t.events < minFiltered || t.events > maxFiltered || s.filtering || s.closed {
+	if t == nil || !k.whole(t) || t.events < minFiltered || t.events > maxFiltered || s.making || s.closed {
 		return false
 	}
 	f, size := k.of(t).Load(), filterBytes(t.events)
-	if f != nil && (t.events/2 < f.events || size <= f.size()) || s.filterBytes-f.size()+size > allFilterBytes {
+	if f != nil && (t.events/2 < f.events || size <= f.size()) || s.held-f.size()+size > allFilterBytes {
 		return false
 	}
-	s.filtering = true
+	s.making = true
 	f = newFilter(t.number, t.events)
 	s.background.Go(func() {
 		if err := panics.Caught(func() error { return s.fillFilter(k, name, f) }); err != nil && !s.ending.Load() {
@@ -136,20 +136,20 @@ func (s *Store) makeFilter(k filterKind, name j17.Tenant) (begun bool) {
 				slog.String("tenant", string(name)), slog.String("read", k.what), slog.Any("error", err))
 		}
 		s.mu.Lock()
-		s.filtering = false
+		s.making = false
 		s.mu.Unlock()
 	})
 	return true
 }
 
 // fillFilter makes a filter a tenant's. It ends early when the tenant is gone.
-func (s *Store) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
+func (s *filters) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 	// What is stored from here on is put into it by the committer.
 	err := s.queue.Do(s.life, queue.Always, func(b *batch) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if t := s.tenants[name]; t.next.Number == f.number {
-			s.filterBytes += f.size() - k.of(t).Load().size()
+			s.held += f.size() - k.of(t).Load().size()
 			k.of(t).Store(f)
 		}
 		return nil
@@ -167,19 +167,19 @@ func (s *Store) fillFilter(k filterKind, name j17.Tenant, f *filter) error {
 
 // dropFilter takes away a filter that could not be filled, so that another one is made soon. Where what is stored is damaged none would be whole, and
 // the filter stays as it is, without use, until the tenant has twice as many events.
-func (s *Store) dropFilter(k filterKind, name j17.Tenant, f *filter, cause error) {
+func (s *filters) dropFilter(k filterKind, name j17.Tenant, f *filter, cause error) {
 	if isDamage(cause) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.tenants[name]; t != nil && k.of(t).CompareAndSwap(f, nil) {
-		s.filterBytes -= f.size()
+		s.held -= f.size()
 	}
 }
 
 // filterSome puts what there is into a filter, from a key on, and returns where to go on, nil for nowhere.
-func (s *Store) filterSome(k filterKind, name j17.Tenant, f *filter, from []byte) (next []byte, err error) {
+func (s *filters) filterSome(k filterKind, name j17.Tenant, f *filter, from []byte) (next []byte, err error) {
 	if err := s.interrupted(s.life, 0); err != nil {
 		return nil, err
 	}
