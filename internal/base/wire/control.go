@@ -243,13 +243,16 @@ type Failed struct {
 
 // Fault is what is kept about such a request.
 type Fault struct {
-	ID            string          `json:"id"`
-	At            time.Time       `json:"at"`
-	Code          j17.Code        `json:"code"`
-	Status        int             `json:"status"`
-	Message       string          `json:"message"`
-	Cause         string          `json:"cause,omitempty"`
-	Stack         string          `json:"stack,omitempty"`
+	// ID is the error_id of the answer.
+	ID      string    `json:"id"`
+	At      time.Time `json:"at"`
+	Code    j17.Code  `json:"code"`
+	Status  int       `json:"status"`
+	Message string    `json:"message"`
+	// Cause is the chain of causes, which is not shown in the answer.
+	Cause string `json:"cause,omitempty"`
+	Stack string `json:"stack,omitempty"`
+	// Route is the pattern that the request matched, Path what it asked for, without its query.
 	Method        string          `json:"method"`
 	Route         string          `json:"route"`
 	Path          string          `json:"path"`

@@ -1,6 +1,10 @@
 package wire
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // StreamRoot is the root of the tree over the events of a stream. Hashes are 64 hexadecimal digits, here and in all proofs.
 type StreamRoot struct {
@@ -65,4 +69,13 @@ type LogKeys struct {
 // LogKeyMade has the key that signs from now on.
 type LogKeyMade struct {
 	Key LogKey `json:"key"`
+}
+
+// Hexes returns hashes as people see them.
+func Hexes(hashes [][sha256.Size]byte) []string {
+	texts := make([]string, len(hashes))
+	for i := range hashes {
+		texts[i] = hex.EncodeToString(hashes[i][:])
+	}
+	return texts
 }

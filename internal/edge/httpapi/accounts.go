@@ -33,7 +33,7 @@ func (h *accountHandlers) login(c *call, w http.ResponseWriter) error {
 	if err := h.registry.Audit.Add(c.actorContext(), control.Record{Action: "operator.login", Target: s.Operator.ID}); err != nil {
 		c.notAudited("operator.login", err) // A full disk must not keep out who comes to make room.
 	}
-	return c.answer(w, http.StatusOK, wire.LoggedIn{Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: operatorShape(s.Operator)})
+	return c.answer(w, http.StatusOK, wire.LoggedIn{Token: s.Token, ExpiresAt: s.ExpiresAt, Operator: s.Operator.Wire()})
 }
 
 // loginFailed records an attempt to log in that failed.
@@ -61,7 +61,7 @@ func (h *accountHandlers) setup(c *call, w http.ResponseWriter) error {
 			slog.String("address", c.clientAddress().String()), slog.String("code", string(j17.CodeOf(err))), slog.String("request_id", c.requestID))
 		return err
 	}
-	return c.answer(w, http.StatusCreated, wire.SetUp{Operator: operatorShape(op)})
+	return c.answer(w, http.StatusCreated, wire.SetUp{Operator: op.Wire()})
 }
 
 // logout is POST /api/logout.
@@ -82,7 +82,7 @@ func (h *accountHandlers) me(c *call, w http.ResponseWriter) error {
 	if !ok {
 		return j17.Errorf(j17.CodeUnauthorized, "Invalid token")
 	}
-	return c.answer(w, http.StatusOK, operatorShape(op))
+	return c.answer(w, http.StatusOK, op.Wire())
 }
 
 // changePassword is POST /api/me/password.

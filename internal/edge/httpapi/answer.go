@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
 )
 
 // smallAnswer is how large an answer is put together in memory, since one call of the system is cheaper than several.
@@ -77,13 +80,21 @@ func (c *call) listing() listing {
 	return listing{c.query.number("limit", defaultCount), c.query.number("offset", 0)}
 }
 
-// list answers {"ok":true,"<plural>":[...],"next":...} with up to l.limit of the rows that begin at l.offset; next is the
-// offset of those after them, null where there are none.
-func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T) error {
-	var next *int
+// list answers with the part l of a list, of whose rows there is one more than it has where there are any behind it. An error is the
+// answer where there is one.
+func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T, err error) error {
+	next := 0
 	if len(rows) > l.limit {
-		rows = rows[:l.limit]
-		next = new(l.offset + l.limit)
+		rows, next = rows[:l.limit], l.offset+l.limit
+	}
+	return page(c, w, plural, rows, next, err)
+}
+
+// page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page behind it starts: an offset, or a
+// text that only the list itself understands; the zero value is sent as null.
+func page[T any, N int | string](c *call, w http.ResponseWriter, plural string, rows []T, next N, err error) error {
+	if err != nil {
+		return err
 	}
 	if rows == nil {
 		rows = []T{}
@@ -92,12 +103,22 @@ func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows 
 	if err != nil {
 		return err
 	}
-	b := append([]byte(`{"`+plural+`":`), raw...)
-	if b = append(b, `,"next":null}`...); next != nil {
-		b = strconv.AppendInt(b[:len(b)-len("null}")], int64(*next), 10)
-		b = append(b, '}')
+	where, err := marshal(wire.OrNull(next))
+	if err != nil {
+		return err
 	}
-	return c.answer(w, http.StatusOK, json.RawMessage(b))
+	b := append([]byte(`{"`+plural+`":`), raw...)
+	b = append(append(b, `,"next":`...), where...)
+	return c.answer(w, http.StatusOK, json.RawMessage(append(b, '}')))
+}
+
+// appendNext appends where the page behind one starts, which is put together without a shape; "" where there is none.
+func appendNext(b []byte, next string) []byte {
+	b = append(b, `,"next":`...)
+	if next == "" {
+		return append(b, "null"...)
+	}
+	return value.AppendString(b, next)
 }
 
 // portion returns the rows of a whole list that l asks for, and one more if there is one.

@@ -29,29 +29,7 @@ func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
 // listAudit is GET /api/audit and GET /api/instances/{id}/audit: the newest records first.
 func (h *auditHandlers) listAudit(c *call, w http.ResponseWriter) error {
 	records, next, err := h.registry.Audit.List(c.request.Context(), h.auditQuery(c), c.query.number("limit", defaultCount))
-	if err != nil {
-		return err
-	}
-	answer := wire.Records{Records: make([]wire.Record, len(records))}
-	for i := range records {
-		answer.Records[i] = recordShape(&records[i])
-	}
-	if next != "" {
-		answer.Next = &next
-	}
-	return c.answer(w, http.StatusOK, answer)
-}
-
-// recordShape is a record of the audit log as people see it.
-func recordShape(r *control.Record) wire.Record {
-	return wire.Record{
-		ID: r.ID, At: r.At, Action: r.Action, Actor: actorShape(r.Actor), Instance: r.Instance, Environment: r.Environment, Target: r.Target,
-		Outcome: string(r.Outcome), Code: r.Code, RequestID: r.RequestID, Details: r.Details,
-	}
-}
-
-func actorShape(a control.Actor) wire.Actor {
-	return wire.Actor{Kind: string(a.Kind), ID: a.ID, Email: a.Email, Address: a.Address}
+	return page(c, w, "records", wire.Each(records, (*control.Record).Wire), next, err)
 }
 
 // exportAudit is GET /api/audit/export and GET /api/instances/{id}/audit/export: one record a line, the newest first.
@@ -59,7 +37,7 @@ func (h *auditHandlers) exportAudit(c *call, w http.ResponseWriter) error {
 	for rec, err := range h.registry.Audit.Export(c.request.Context(), h.auditQuery(c)) {
 		if err == nil {
 			var line []byte
-			if line, err = marshal(recordShape(&rec)); err == nil {
+			if line, err = marshal(rec.Wire()); err == nil {
 				c.startLines(w)
 				if c.request.Method == http.MethodHead {
 					return nil // that there is a first record is all there is to say

@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"encoding/hex"
 	"net/http"
 	"reflect"
 	"slices"
-	"time"
 
 	"j17"
 	"j17/internal/base/value"
@@ -93,14 +91,7 @@ func (*backupHandlers) backupsOf(c *call) j17.Tenant {
 func (h *backupHandlers) listBackups(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.backups.List(c.request.Context(), h.backupsOf(c), l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	shapes := make([]wire.Backup, len(all))
-	for i := range all {
-		shapes[i] = backupShape(&all[i])
-	}
-	return list(c, w, "backups", l, shapes)
+	return list(c, w, "backups", l, wire.Each(all, (*backup.Backup).Wire), err)
 }
 
 // createBackup is POST backups and POST /api/backups.
@@ -117,7 +108,7 @@ func (h *backupHandlers) createBackup(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusAccepted, wire.BackupShown{Backup: backupShape(&b)})
+	return c.answer(w, http.StatusAccepted, wire.BackupShown{Backup: b.Wire()})
 }
 
 // getBackup is GET backups/{backup} and GET /api/backups/{backup}.
@@ -126,7 +117,7 @@ func (h *backupHandlers) getBackup(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.BackupShown{Backup: backupShape(&b)})
+	return c.answer(w, http.StatusOK, wire.BackupShown{Backup: b.Wire()})
 }
 
 // deleteBackup is DELETE backups/{backup} and DELETE /api/backups/{backup}.
@@ -137,50 +128,13 @@ func (h *backupHandlers) deleteBackup(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// backupShape is a backup as people see it.
-func backupShape(b *backup.Backup) wire.Backup {
-	shape := wire.Backup{
-		ID: b.ID, Status: string(b.Status), Scope: string(repository.OfEnvironment), Kind: string(b.Kind), Parent: orNull(b.Parent), Encrypted: b.Encrypted,
-		Storage: b.Storage(), Bytes: b.Bytes, Progress: wire.BackupProgress{Done: b.Done, Total: b.Total}, Error: orNull(b.Error),
-		CreatedAt: b.CreatedAt.Truncate(time.Second),
-	}
-	if !b.CompletedAt.IsZero() {
-		shape.CompletedAt = new(b.CompletedAt.Truncate(time.Second))
-	}
-	position := func(m *backup.Moment) *string {
-		if m.Size == 0 {
-			return nil
-		}
-		return new(m.Position.String())
-	}
-
-	// Of an environment there is one moment, of a server many.
-	if instance, env := b.Of(); instance != "" {
-		shape.Environment = &env
-		for i := range b.Moments {
-			shape.Position, shape.Size, shape.Root = position(&b.Moments[i]), &b.Moments[i].Size, new(hex.EncodeToString(b.Moments[i].Root))
-		}
-		return shape
-	}
-	shape.Scope = string(repository.OfServer)
-	shape.Positions = map[string]map[j17.Environment]*string{}
-	for i := range b.Moments {
-		instance, env := b.Moments[i].Of()
-		if shape.Positions[instance] == nil {
-			shape.Positions[instance] = map[j17.Environment]*string{}
-		}
-		shape.Positions[instance][env] = position(&b.Moments[i])
-	}
-	return shape
-}
-
 // getBackupSettings is GET /api/instances/{id}/backup_settings and GET /api/backup_settings.
 func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error {
 	set, err := h.backups.Settings(c.request.Context(), c.instance)
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: settingsShape(&set)})
+	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()})
 }
 
 // changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
@@ -233,23 +187,7 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: settingsShape(&set)})
-}
-
-// settingsShape is how backups are made as people see it.
-func settingsShape(set *backup.Settings) wire.BackupSettings {
-	shape := wire.BackupSettings{
-		EveryHours: orNull(set.EveryHours), KeepLast: orNull(set.KeepLast), KeepDays: orNull(set.KeepDays), Recipients: set.Recipients,
-	}
-	if shape.Recipients == nil {
-		shape.Recipients = []string{}
-	}
-	if s := set.S3; s != nil {
-		shape.S3 = &wire.BackupS3{
-			Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, Prefix: s.Prefix, AccessKey: s.AccessKey, SecretKeySet: s.SecretKey != "",
-		}
-	}
-	return shape
+	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()})
 }
 
 // orZero is what stands at a place, nothing where there is none.

@@ -36,33 +36,14 @@ const (
 func (h *blobHandlers) listBlobs(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	rows, err := h.blobs.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	shapes := make([]wire.Blob, len(rows))
-	for i, r := range rows {
-		shapes[i] = blobShape(r.Blob, r.Versions)
-	}
-	return list(c, w, "blobs", l, shapes)
+	return list(c, w, "blobs", l, wire.Each(rows, func(n *blob.Named) wire.Blob { return n.Blob.Wire(n.Versions) }), err)
 }
 
 // listBlobVersions is GET blobs/{name}/versions.
 func (h *blobHandlers) listBlobVersions(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.blobs.Versions(c.request.Context(), c.tenant, c.request.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	shapes := make([]wire.Blob, len(all))
-	for i, b := range all {
-		shapes[i] = blobShape(b, 0)
-	}
-	return list(c, w, "versions", l, portion(shapes, l))
-}
-
-// blobShape is a version of a file as people see it, in a list of names with how many versions there are.
-func blobShape(b blob.Blob, versions int) wire.Blob {
-	return wire.Blob{Name: b.Name, Version: b.Version, Size: b.Size, SHA256: b.SHA256, CreatedAt: b.CreatedAt, CreatedBy: b.CreatedBy, Versions: versions}
+	return list(c, w, "versions", l, wire.Each(portion(all, l), func(b *blob.Blob) wire.Blob { return b.Wire(0) }), err)
 }
 
 // putBlob is POST blobs: a form with the fields name and file.
@@ -87,7 +68,7 @@ func (h *blobHandlers) putBlob(c *call, w http.ResponseWriter) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return c.answer(w, status, wire.Stored{Blob: blobShape(b, 0)})
+	return c.answer(w, status, wire.Stored{Blob: b.Wire(0)})
 }
 
 // uploadForm is a form with a file that is read as it arrives, if its name is known by then.

@@ -74,10 +74,7 @@ func (a *API) checkpointRows() []route {
 func (h *checkpointHandlers) listCheckpoints(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	page, err := h.checkpoints.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	return list(c, w, "checkpoints", l, page)
+	return list(c, w, "checkpoints", l, page, err)
 }
 
 // createCheckpoint is POST checkpoints. It lasts as long as it takes to fold the states; who goes away gives it up.
@@ -142,10 +139,7 @@ func (h *checkpointHandlers) deleteCheckpoint(c *call, w http.ResponseWriter) er
 func (h *checkpointHandlers) listRootCheckpoints(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	page, err := h.checkpoints.Roots(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	return list(c, w, "root_checkpoints", l, page)
+	return list(c, w, "root_checkpoints", l, page, err)
 }
 
 // createRootCheckpoint is POST root-checkpoints.

@@ -60,8 +60,5 @@ func (h *debugHandlers) setDebug(c *call, w http.ResponseWriter) error {
 func (h *debugHandlers) listFailedImplications(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	failed, _, err := h.engine.ImplicationFailures(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	return list(c, w, "implications", l, failed)
+	return list(c, w, "implications", l, failed, err)
 }

@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/core/part"
 )
 
 // maxTriedBytes is how many bytes the data of the events of a dry run may have together. The states have a limit of their own.
@@ -117,10 +115,10 @@ func (t *tried) show(o *engine.Outlook) error {
 		t.States = append(t.States, wire.TriedState{Key: s.Key.String(), Length: s.Length, Data: s.JSON})
 	}
 	for i := range o.Scheduled {
-		t.Scheduled = append(t.Scheduled, laterShape(&o.Scheduled[i]))
+		t.Scheduled = append(t.Scheduled, o.Scheduled[i].Wire())
 	}
 	for i := range o.Canceled {
-		t.Canceled = append(t.Canceled, laterShape(&o.Canceled[i]))
+		t.Canceled = append(t.Canceled, o.Canceled[i].Wire())
 	}
 	for _, m := range o.Sagas {
 		t.Sagas = append(t.Sagas, wire.TriedSaga{SagaID: m.ID, Type: m.Type, Status: m.Status, By: wire.Cause{Key: m.By.String(), EventType: m.ByType}})
@@ -157,18 +155,4 @@ func (t *tried) data(ev *decider.Event) json.RawMessage {
 		return nil
 	}
 	return raw
-}
-
-func laterShape(l *part.Later) wire.TriedLater {
-	name := func(key j17.Key, eventType string) wire.EventName {
-		return wire.EventName{AggregateType: key.Type, ID: key.ID, EventType: eventType}
-	}
-	shape := wire.TriedLater{
-		ScheduledID: l.ID, FireAt: time.Unix(l.FireAt, 0).UTC().Format(time.RFC3339), Emit: wire.Emit{EventName: name(l.Key, l.Type), Data: l.JSON},
-		CancelOn: []wire.EventName{}, ImpliedBy: wire.Cause{Key: l.By.String(), EventType: l.ByType},
-	}
-	for _, on := range l.CancelOn {
-		shape.CancelOn = append(shape.CancelOn, name(on.Key, on.Type))
-	}
-	return shape
 }

@@ -33,7 +33,7 @@ func (h *auditHandlers) getFault(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: f})
 }
 
 // faultElsewhere asks all workers for the error that the path names; nil where none knows it.
@@ -81,7 +81,7 @@ func (h *auditHandlers) faultOfWorker(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Failed{Failure: wire.Fault(f)})
+	return c.answer(w, http.StatusOK, wire.Failed{Failure: f})
 }
 
 // faultPattern is the route of one failed request of an environment.

@@ -25,15 +25,6 @@ type instanceHandlers struct {
 	usage           *usage.Meter
 }
 
-// instanceShape is an instance as people see it.
-func (*instanceHandlers) instanceShape(c *call, i control.Instance) wire.Instance {
-	shape := wire.Instance{ID: i.ID, Name: i.Name, Plan: i.Plan, Node: i.Node, CreatedAt: i.CreatedAt}
-	for _, env := range j17.Environments() {
-		shape.Environments = append(shape.Environments, wire.Environment{Name: env, Host: c.api.hostOf(i.Name, env)})
-	}
-	return shape
-}
-
 // listInstances is GET /api/instances: those that the operator may see.
 func (h *instanceHandlers) listInstances(c *call, w http.ResponseWriter) error {
 	l := c.listing()
@@ -43,11 +34,7 @@ func (h *instanceHandlers) listInstances(c *call, w http.ResponseWriter) error {
 			visible = append(visible, i)
 		}
 	}
-	rows := make([]wire.Instance, 0)
-	for _, i := range portion(visible, l) {
-		rows = append(rows, h.instanceShape(c, i))
-	}
-	return list(c, w, "instances", l, rows)
+	return list(c, w, "instances", l, wire.Each(portion(visible, l), func(i *control.Instance) wire.Instance { return i.Wire(c.api.hostOf) }), nil)
 }
 
 // createInstance is POST /api/instances.
@@ -60,14 +47,14 @@ func (h *instanceHandlers) createInstance(c *call, w http.ResponseWriter) error 
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, h.instanceShape(c, i))
+	return c.answer(w, http.StatusCreated, i.Wire(c.api.hostOf))
 }
 
 // getInstance is GET /api/instances/{id}: the instance, its plan, and what it has used of it.
 func (h *instanceHandlers) getInstance(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	i, _ := h.registry.Instances.ByID(id)
-	answer := wire.InstanceUse{Instance: h.instanceShape(c, i), Limits: wire.Plan(h.registry.Instances.PlanOf(id))}
+	answer := wire.InstanceUse{Instance: i.Wire(c.api.hostOf), Limits: wire.Plan(h.registry.Instances.PlanOf(id))}
 	if n, ok := c.api.workerOf(id); ok {
 		answer.Usage = h.usageElsewhere(c, n, id)
 	} else if h.usage != nil {
@@ -96,7 +83,7 @@ func (h *instanceHandlers) changeInstance(c *call, w http.ResponseWriter) error 
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, h.instanceShape(c, i))
+	return c.answer(w, http.StatusOK, i.Wire(c.api.hostOf))
 }
 
 // deleteInstance is DELETE /api/instances/{id}.

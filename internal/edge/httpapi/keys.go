@@ -14,29 +14,17 @@ type keyHandlers struct {
 	registry *control.Registry
 }
 
-// keyShape is an API key as people see it.
-func (*keyHandlers) keyShape(c *call, k control.Key) wire.Key {
-	shape := wire.Key{
-		ID: k.ID, Name: k.Name, Instance: k.Instance, Environment: k.Environment, Scope: k.Scope, Prefix: k.Prefix,
-		Status: string(k.Status(c.api.Clock.Now())), CreatedAt: k.CreatedAt, CreatedBy: k.CreatedBy, RevokeAt: k.RevokeAt, RevokedAt: k.RevokedAt.Truncate(time.Second),
-	}
-	if !k.LastUsedAt.IsZero() {
-		shape.LastUsedAt = &k.LastUsedAt
-	}
-	return shape
-}
-
 // listKeys is GET /api/instances/{id}/keys.
 func (h *keyHandlers) listKeys(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	l, status := c.listing(), c.query["status"]
 	rows := make([]wire.Key, 0)
 	for _, k := range h.registry.Keys.Of(id) {
-		if row := h.keyShape(c, k); status == "" || status == row.Status {
+		if row := k.Wire(c.api.Clock.Now()); status == "" || status == row.Status {
 			rows = append(rows, row)
 		}
 	}
-	return list(c, w, "keys", l, portion(rows, l))
+	return list(c, w, "keys", l, portion(rows, l), nil)
 }
 
 // createKey is POST /api/instances/{id}/keys. The answer is the only place where the token can be seen.
@@ -50,13 +38,13 @@ func (h *keyHandlers) createKey(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Key: h.keyShape(c, key)})
+	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Key: key.Wire(c.api.Clock.Now())})
 }
 
 // getKey is GET /api/keys/{id}.
 func (h *keyHandlers) getKey(c *call, w http.ResponseWriter) error {
 	key, _ := h.registry.Keys.ByID(c.request.PathValue("id"))
-	return c.answer(w, http.StatusOK, h.keyShape(c, key))
+	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
 }
 
 // rotateKey is POST /api/keys/{id}/rotate.
@@ -69,7 +57,7 @@ func (h *keyHandlers) rotateKey(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: h.keyShape(c, key)})
+	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: key.Wire(c.api.Clock.Now())})
 }
 
 // scheduleRevocation is POST /api/keys/{id}/schedule_revocation.
@@ -86,7 +74,7 @@ func (h *keyHandlers) scheduleRevocation(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, h.keyShape(c, key))
+	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
 }
 
 // revokeKey is DELETE /api/keys/{id}.
@@ -95,5 +83,5 @@ func (h *keyHandlers) revokeKey(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, h.keyShape(c, key))
+	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"j17"
 	"j17/internal/base/wire"
@@ -21,26 +20,7 @@ type listenerHandlers struct {
 func (h *listenerHandlers) listListeners(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.listeners.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	shapes := make([]wire.Listener, len(all))
-	for i := range all {
-		shapes[i] = listenerShape(&all[i])
-	}
-	return list(c, w, "listeners", l, shapes)
-}
-
-// listenerShape is a listener as people see it.
-func listenerShape(l *listener.Listener) wire.Listener {
-	out := wire.Listener{
-		Name: l.Name, Status: string(l.Status), URL: l.URL, Events: []string{}, Format: l.Format, Secret: l.Secret,
-		PreviousSecret: l.Previous, PreviousSecretExpiresAt: l.PreviousUntil, Lag: l.Lag,
-	}
-	for _, p := range l.Events {
-		out.Events = append(out.Events, p.String())
-	}
-	return out
+	return list(c, w, "listeners", l, wire.Each(all, (*listener.Listener).Wire), err)
 }
 
 // pauseListener is POST listeners/{name}/pause.
@@ -76,7 +56,7 @@ func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.ListenerChanged{Listener: listenerShape(&l)})
+	return c.answer(w, http.StatusOK, wire.ListenerChanged{Listener: l.Wire()})
 }
 
 // recordListener adds what was done to a listener to the audit log.
@@ -151,7 +131,7 @@ func (h *listenerHandlers) triggerListener(c *call, w http.ResponseWriter) error
 	if err := h.recordListener(c, "listener.trigger", name, nil); err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Triggered{Delivered: d.Status == listener.Delivered, Try: tryShape(&try)})
+	return c.answer(w, http.StatusOK, wire.Triggered{Delivered: d.Status == listener.Delivered, Try: try.Wire()})
 }
 
 // listDeliveries is GET deliveries.
@@ -166,14 +146,7 @@ func (h *listenerHandlers) listDeliveries(c *call, w http.ResponseWriter) error 
 		f.Key = k.String()
 	}
 	all, err := h.listeners.Deliveries(c.request.Context(), c.tenant, f, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	shapes := make([]wire.Delivery, len(all))
-	for i := range all {
-		shapes[i] = deliveryShape(&all[i])
-	}
-	return list(c, w, "deliveries", l, shapes)
+	return list(c, w, "deliveries", l, wire.Each(all, (*listener.Delivery).Wire), err)
 }
 
 // getDelivery is GET deliveries/{delivery}.
@@ -182,11 +155,8 @@ func (h *listenerHandlers) getDelivery(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	shape := deliveryShape(&d)
-	shape.Log = make([]wire.DeliveryTry, len(tries))
-	for i := range tries {
-		shape.Log[i] = tryShape(&tries[i])
-	}
+	shape := d.Wire()
+	shape.Log = wire.Each(tries, (*listener.Try).Wire)
 	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: shape})
 }
 
@@ -204,33 +174,5 @@ func (h *listenerHandlers) retryDelivery(c *call, w http.ResponseWriter) error {
 	if err := h.recordListener(c, "delivery.retry", d.ID, map[string]string{"listener": d.Listener}); err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: deliveryShape(&d)})
-}
-
-// deliveryShape is a delivery as people see it, without its log.
-func deliveryShape(d *listener.Delivery) wire.Delivery {
-	out := wire.Delivery{
-		ID: d.ID, Listener: d.Listener, Status: string(d.Status), Attempts: d.Attempts, LastStatus: orNull(d.LastStatus), LastError: orNull(d.LastError),
-		Event: wire.EventOf{StreamID: d.StreamID.String(), Key: d.Key, Type: d.Type}, CreatedAt: d.Created.Truncate(time.Second),
-	}
-	if !d.Next.IsZero() {
-		out.NextAttemptAt = new(d.Next.Truncate(time.Second))
-	}
-	return out
-}
-
-// tryShape is a try as people see it.
-func tryShape(t *listener.Try) wire.DeliveryTry {
-	return wire.DeliveryTry{
-		At: t.At.Truncate(time.Second), Status: orNull(t.Status), Millis: t.Millis, Error: orNull(t.Error), Request: t.Request, Response: t.Response,
-	}
-}
-
-// orNull is nil for what is not there.
-func orNull[T comparable](v T) *T {
-	var none T
-	if v == none {
-		return nil
-	}
-	return &v
+	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: d.Wire()})
 }

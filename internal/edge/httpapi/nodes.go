@@ -120,7 +120,7 @@ func (h *nodeHandlers) listNodes(c *call, w http.ResponseWriter) error {
 		}
 		rows = append(rows, row)
 	}
-	return list(c, w, "nodes", l, portion(rows, l))
+	return list(c, w, "nodes", l, portion(rows, l), nil)
 }
 
 // headnodeOnly is the refusal of a worker to be the control plane.

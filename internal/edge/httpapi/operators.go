@@ -15,23 +15,11 @@ type operatorHandlers struct {
 	registry *control.Registry
 }
 
-// operatorShape is an operator as people see them.
-func operatorShape(op control.Operator) wire.Operator {
-	shape := wire.Operator{ID: op.ID, Email: op.Email, Role: string(op.Role), Instances: op.Instances, CreatedAt: op.CreatedAt}
-	if shape.Instances == nil {
-		shape.Instances = []string{}
-	}
-	return shape
-}
-
 // listOperators is GET /api/operators.
 func (h *operatorHandlers) listOperators(c *call, w http.ResponseWriter) error {
 	l := c.listing()
-	rows := make([]wire.Operator, 0)
-	for _, op := range portion(h.registry.Operators.All(), l) {
-		rows = append(rows, operatorShape(op))
-	}
-	return list(c, w, "operators", l, rows)
+	rows := portion(h.registry.Operators.All(), l)
+	return list(c, w, "operators", l, wire.Each(rows, (*control.Operator).Wire), nil)
 }
 
 // instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns it
@@ -43,10 +31,10 @@ func (h *operatorHandlers) instanceOperators(c *call, w http.ResponseWriter) err
 	for _, op := range h.registry.Operators.All() {
 		if slices.Contains(op.Instances, id) {
 			op.Instances = []string{id}
-			rows = append(rows, operatorShape(op))
+			rows = append(rows, op.Wire())
 		}
 	}
-	return list(c, w, "operators", l, portion(rows, l))
+	return list(c, w, "operators", l, portion(rows, l), nil)
 }
 
 // createOperator is POST /api/operators.
@@ -59,7 +47,7 @@ func (h *operatorHandlers) createOperator(c *call, w http.ResponseWriter) error 
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusCreated, operatorShape(op))
+	return c.answer(w, http.StatusCreated, op.Wire())
 }
 
 // getOperator is GET /api/operators/{id}. Everyone may look at themselves.
@@ -69,7 +57,7 @@ func (h *operatorHandlers) getOperator(c *call, w http.ResponseWriter) error {
 	if !ok {
 		return j17.Errorf(j17.CodeNotFound, "There is no such operator.")
 	}
-	return c.answer(w, http.StatusOK, operatorShape(op))
+	return c.answer(w, http.StatusOK, op.Wire())
 }
 
 // changeOperator is PATCH /api/operators/{id}.
@@ -82,7 +70,7 @@ func (h *operatorHandlers) changeOperator(c *call, w http.ResponseWriter) error 
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, operatorShape(op))
+	return c.answer(w, http.StatusOK, op.Wire())
 }
 
 // deleteOperator is DELETE /api/operators/{id}.
@@ -129,5 +117,5 @@ func (*operatorHandlers) changeGrant(c *call, w http.ResponseWriter, change func
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, operatorShape(op))
+	return c.answer(w, http.StatusOK, op.Wire())
 }

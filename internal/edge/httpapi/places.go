@@ -324,12 +324,7 @@ func sizeOfPlaces(page *place.Page) int {
 
 // pageOfPlaces adds to a page where the next one starts and its position, and answers with it.
 func (*placeHandlers) pageOfPlaces(c *call, w http.ResponseWriter, b []byte, page *place.Page, media string) error {
-	b = append(b, `,"next":`...)
-	if page.Next == "" {
-		b = append(b, "null"...)
-	} else {
-		b = value.AppendString(b, page.Next)
-	}
+	b = appendNext(b, page.Next)
 
 	// The entity tag is that of the rows: a position that has moved on does not change them. What was asked for in a body has none.
 	sum := sha256.Sum256(b)

@@ -77,12 +77,7 @@ func (h *projectionHandlers) rows(c *call, w http.ResponseWriter) error {
 			return err
 		}
 	}
-	b = append(b, `],"next":`...)
-	if list.Next == "" {
-		b = append(b, "null"...)
-	} else {
-		b = value.AppendString(b, list.Next)
-	}
+	b = appendNext(append(b, ']'), list.Next)
 
 	// The entity tag is that of the rows: a position that has moved on does not change them.
 	sum := sha256.Sum256(b)

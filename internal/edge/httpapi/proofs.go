@@ -165,7 +165,7 @@ func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	return h.proved(c, w, inclusionShape(&p))
+	return h.proved(c, w, p.Wire())
 }
 
 // verifyChain is GET audit/verify-chain.
@@ -248,11 +248,7 @@ func (h *proofHandlers) logKeys(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	shape := wire.LogKeys{Keys: make([]wire.LogKey, len(keys))}
-	for i, key := range keys {
-		shape.Keys[i] = logKeyShape(key)
-	}
-	return h.proved(c, w, shape)
+	return h.proved(c, w, wire.LogKeys{Keys: wire.Each(keys, (*envlog.Key).Wire)})
 }
 
 // logInclusion is GET /_audit/proof/inclusion.
@@ -285,7 +281,7 @@ func (h *proofHandlers) logInclusion(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	return h.proved(c, w, inclusionShape(&p))
+	return h.proved(c, w, p.Wire())
 }
 
 // logConsistency is GET /_audit/proof/consistency.
@@ -308,7 +304,7 @@ func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
 		return engine.StorageError(err)
 	}
 	return h.proved(c, w, wire.ConsistencyProof{
-		From: p.From, To: p.To, Proof: hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
+		From: p.From, To: p.To, Proof: wire.Hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
 	})
 }
 
@@ -326,7 +322,7 @@ func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 	}
 	rec := control.Record{Action: "audit_key.rotate", Instance: c.instance, Environment: c.env, Target: key.VKey}
 	c.record(rec)
-	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: logKeyShape(key)})
+	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: key.Wire()})
 }
 
 // mostBehind is how many events a log may be behind for a request to wait until they are in it.
@@ -361,22 +357,4 @@ func (*proofHandlers) proved(c *call, w http.ResponseWriter, shape any) error {
 		return err
 	}
 	return c.page(w, append([]byte(`{"ok":true,`), raw[1:]...))
-}
-
-func inclusionShape(p *envlog.Inclusion) wire.InclusionProof {
-	return wire.InclusionProof{
-		Index: p.Index, Size: p.Size, LeafHash: hex.EncodeToString(p.Leaf[:]), Proof: hexes(p.Proof), Root: hex.EncodeToString(p.Root[:]),
-	}
-}
-
-func logKeyShape(k envlog.Key) wire.LogKey {
-	return wire.LogKey{Name: k.Name, VKey: k.VKey, Status: string(k.Status()), CreatedAt: k.CreatedAt, RetiredAt: k.RetiredAt}
-}
-
-func hexes(hashes [][sha256.Size]byte) []string {
-	texts := make([]string, len(hashes))
-	for i := range hashes {
-		texts[i] = hex.EncodeToString(hashes[i][:])
-	}
-	return texts
 }

@@ -44,13 +44,11 @@ func (h *readHandlers) listOrSingleton(c *call, w http.ResponseWriter) error {
 		}
 		b = value.AppendString(b, id)
 	}
-	b = append(b, `],"next":`...)
+	next := ""
 	if more {
-		b = value.AppendString(b, ids[len(ids)-1])
-	} else {
-		b = append(b, "null"...)
+		next = ids[len(ids)-1]
 	}
-	return c.page(w, append(b, '}'))
+	return c.page(w, append(appendNext(append(b, ']'), next), '}'))
 }
 
 func (*readHandlers) singleton(c *call, w http.ResponseWriter, states []engine.State) error {

@@ -32,18 +32,8 @@ func (h *scheduleHandlers) listDeadLetters(c *call, w http.ResponseWriter) error
 // scheduledPage answers with a page of the scheduled events with some statuses.
 func (h *scheduleHandlers) scheduledPage(c *call, w http.ResponseWriter, of []schedule.Status) error {
 	l := c.listing()
-	page, next, err := h.schedule.List(c.request.Context(), c.tenant, of, l.offset, l.limit)
-	if err != nil {
-		return err
-	}
-	out := wire.ScheduledEvents{Scheduled: page}
-	if page == nil {
-		out.Scheduled = []wire.Scheduled{}
-	}
-	if next > 0 {
-		out.Next = &next
-	}
-	return c.answer(w, http.StatusOK, out)
+	rows, next, err := h.schedule.List(c.request.Context(), c.tenant, of, l.offset, l.limit)
+	return page(c, w, "scheduled", rows, next, err)
 }
 
 // cancelScheduled is DELETE scheduled/{scheduled_id}.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"j17"
 	"j17/internal/base/panics"
@@ -37,8 +36,8 @@ func (a *API) scrubRoutes() []route {
 
 // getScrub is GET /api/scrub, and GET /internal/control/scrub of a worker.
 func (h *scrubHandlers) getScrub(c *call, w http.ResponseWriter) error {
-	nodes := h.scrubOfWorkers(c, http.MethodGet)
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status()), Nodes: nodes})
+	nodes, status := h.scrubOfWorkers(c, http.MethodGet), h.scrub.Status()
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire(), Nodes: nodes})
 }
 
 // beginScrub is POST /api/scrub.
@@ -49,8 +48,8 @@ func (h *scrubHandlers) beginScrub(c *call, w http.ResponseWriter) error {
 	h.scrub.Begin()
 	rec := control.Record{Action: "scrub.begin"}
 	c.record(rec)
-	nodes := h.scrubOfWorkers(c, http.MethodPost)
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status()), Nodes: nodes})
+	nodes, status := h.scrubOfWorkers(c, http.MethodPost), h.scrub.Status()
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire(), Nodes: nodes})
 }
 
 // beginScrubOfWorker is POST /internal/control/scrub. The headnode has it in the audit log.
@@ -59,7 +58,8 @@ func (h *scrubHandlers) beginScrubOfWorker(c *call, w http.ResponseWriter) error
 		return err
 	}
 	h.scrub.Begin()
-	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: scrubShape(h.scrub.Status())})
+	status := h.scrub.Status()
+	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire()})
 }
 
 // scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
@@ -103,35 +103,6 @@ func (*scrubHandlers) scrubOfWorker(ctx context.Context, c *call, method string,
 		return shown, errors.New("what the worker answers cannot be read")
 	}
 	return shown, nil
-}
-
-// scrubShape is how far it is, as clients see it.
-func scrubShape(st scrub.Status) wire.Scrub {
-	shape := wire.Scrub{Phase: st.Phase, Environment: string(st.Tenant), Pass: passShape(&st.Pass), NextAt: timeShape(st.Next), Damaged: []wire.Damage{}}
-	if st.Last != nil {
-		last := passShape(st.Last)
-		shape.Last = &last
-	}
-	for i := range st.Damaged {
-		f := &st.Damaged[i]
-		shape.Damaged = append(shape.Damaged, wire.Damage{What: f.What, Where: f.Where, Error: f.Error, Environment: string(f.Tenant), FoundAt: f.At})
-	}
-	return shape
-}
-
-func passShape(p *scrub.Pass) wire.ScrubPass {
-	return wire.ScrubPass{
-		Number: p.Number, BeganAt: timeShape(p.BeganAt), EndedAt: timeShape(p.EndedAt),
-		Tables: p.Tables, Events: p.Events, Streams: p.Streams, Items: p.Items, Bytes: p.Bytes,
-	}
-}
-
-// timeShape is a time, null for the zero one.
-func timeShape(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 // errDamaged is why a server with damaged data is not ready; nil where none were found.

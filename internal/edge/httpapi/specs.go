@@ -31,27 +31,6 @@ const (
 	defaultAggregates = 100
 )
 
-// deploymentShape is a version of a spec as people see it.
-func deploymentShape(s *control.Spec, env j17.Environment) wire.Deployment {
-	shape := wire.Deployment{
-		ID: s.ID, Version: s.Version, Hash: s.Hash, DeployedAt: s.DeployedAt, DeployedBy: actorShape(s.DeployedBy), How: string(s.How),
-		Forced: s.Forced, Note: s.Note, Environment: env,
-	}
-	if s.From != nil {
-		shape.From = new(wire.Origin(*s.From))
-	}
-	return shape
-}
-
-// changeShapes are the changes that a spec makes as people see them.
-func changeShapes(changes []spec.Change) []wire.Change {
-	shapes := make([]wire.Change, len(changes))
-	for i, c := range changes {
-		shapes[i] = wire.Change{Kind: string(c.Kind), What: c.What, Name: c.Name, Keys: c.Keys}
-	}
-	return shapes
-}
-
 // inEnvironment sets the environment that the parameters name, prod where they do not, unless the path or the host has.
 func (c *call) inEnvironment() {
 	if c.env == "" {
@@ -83,7 +62,7 @@ func (*specHandlers) spec(c *call, w http.ResponseWriter, s control.Spec) error 
 	if known, err := c.known(w, `"`+s.Hash+`"`); known || err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Spec{Deployment: deploymentShape(&s, c.env), Spec: s.Source})
+	return c.answer(w, http.StatusOK, wire.Spec{Deployment: s.Wire(c.env), Spec: s.Source})
 }
 
 // getSpecVersion is GET spec/versions/{version}.
@@ -105,14 +84,7 @@ func (h *specHandlers) listSpecs(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	l := c.listing()
 	specs, err := h.registry.Specs.History(c.request.Context(), c.instance, c.env, l.offset, l.limit+1)
-	if err != nil {
-		return err
-	}
-	rows := make([]wire.Deployment, len(specs))
-	for i := range specs {
-		rows[i] = deploymentShape(&specs[i], c.env)
-	}
-	return list(c, w, "versions", l, rows)
+	return list(c, w, "versions", l, wire.Each(specs, func(s *control.Spec) wire.Deployment { return s.Wire(c.env) }), err)
 }
 
 // diffSpecs is GET spec/diff: what a version says differently than another one.
@@ -130,7 +102,7 @@ func (h *specHandlers) diffSpecs(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.Differences{From: d.From, To: d.To, Changes: changeShapes(d.Changes), Incompatible: d.Incompatible})
+	return c.answer(w, http.StatusOK, wire.Differences{From: d.From, To: d.To, Changes: deploy.Changes(d.Changes), Incompatible: d.Incompatible})
 }
 
 // dryRunOf returns how many aggregates to replay, 0 for a real deployment.
@@ -189,12 +161,12 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	warnings, incompatible := diag.FieldErrors(r.Warnings()), diag.FieldErrors(r.Breaks())
 	if r.Replay != nil {
 		return c.answer(w, http.StatusOK, wire.DryRun{
-			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: changeShapes(r.Changes),
+			DryRun: true, Environment: r.Environment, Compatible: len(incompatible) == 0, Changes: deploy.Changes(r.Changes),
 			Incompatible: incompatible, Warnings: warnings, Replay: *r.Replay, Projections: r.Projections,
 		})
 	}
 	if r.Prepared != nil {
-		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{Prepared: h.preparedShape(c, r.Prepared), Incompatible: incompatible, Warnings: warnings})
+		return c.answer(w, http.StatusAccepted, wire.SpecPrepared{Prepared: r.Prepared.Wire(c.env), Incompatible: incompatible, Warnings: warnings})
 	}
 	status := http.StatusOK
 	if r.Created {
@@ -202,20 +174,8 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	}
 	w.Header().Set("Etag", `"`+r.Spec.Hash+`"`)
 	return c.answer(w, status, wire.Deployed{
-		Deployment: deploymentShape(&r.Spec, r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
+		Deployment: r.Spec.Wire(r.Environment), Created: r.Created, Incompatible: incompatible, Warnings: warnings,
 	})
-}
-
-// preparedShape is a spec that is prepared as people see it.
-func (*specHandlers) preparedShape(c *call, p *deploy.Prepared) wire.PreparedSpec {
-	shape := wire.PreparedSpec{
-		Hash: p.Hash, Environment: c.env, RequestedAt: p.RequestedAt, RequestedBy: actorShape(p.By), Note: p.Note,
-		Build: wire.Build{Status: "running", Done: p.Built, Total: p.Total},
-	}
-	if p.Failed != "" {
-		shape.Build.Status, shape.Build.Error = "failed", p.Failed
-	}
-	return shape
 }
 
 // getPreparedSpec is GET spec/prepared.
@@ -224,7 +184,7 @@ func (h *specHandlers) getPreparedSpec(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(w, http.StatusOK, wire.PreparedShown{Prepared: h.preparedShape(c, p)})
+	return c.answer(w, http.StatusOK, wire.PreparedShown{Prepared: p.Wire(c.env)})
 }
 
 // cancelPreparedSpec is DELETE spec/prepared.

@@ -84,18 +84,8 @@ func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) erro
 // listTombstones is GET tombstones.
 func (h *tombstoneHandlers) listTombstones(c *call, w http.ResponseWriter) error {
 	l := c.listing()
-	page, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
-	if err != nil {
-		return engine.StorageError(err)
-	}
-	out := wire.Tombstones{Tombstones: page}
-	if page == nil {
-		out.Tombstones = []wire.Tombstone{}
-	}
-	if next > 0 {
-		out.Next = &next
-	}
-	return c.answer(w, http.StatusOK, out)
+	rows, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
+	return page(c, w, "tombstones", rows, next, engine.StorageError(err))
 }
 
 // getTombstone is GET tombstones/{tombstone}.
@@ -107,18 +97,8 @@ func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
 // listTombstoneStreams is GET tombstones/{tombstone}/streams.
 func (h *tombstoneHandlers) listTombstoneStreams(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("tombstone")
-	page, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
-	if err != nil {
-		return engine.StorageError(err)
-	}
-	out := wire.AffectedStreams{Streams: page}
-	if page == nil {
-		out.Streams = []wire.AffectedStream{}
-	}
-	if next != "" {
-		out.Next = &next
-	}
-	return c.answer(w, http.StatusOK, out)
+	rows, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
+	return page(c, w, "streams", rows, next, engine.StorageError(err))
 }
 
 // getCertificate is GET tombstones/{tombstone}/certificate.

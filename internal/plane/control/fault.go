@@ -11,33 +11,14 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/wire"
 	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
 // Fault is what is kept about a request that the server failed to answer, so that whoever has its id can find out why. It
 // holds no credential and no event data.
-type Fault struct {
-	// ID is the error_id of the answer.
-	ID      string    `json:"id"`
-	At      time.Time `json:"at"`
-	Code    j17.Code  `json:"code"`
-	Status  int       `json:"status"`
-	Message string    `json:"message"`
-	// Cause is the chain of causes, which is not shown in the answer.
-	Cause string `json:"cause,omitempty"`
-	Stack string `json:"stack,omitempty"`
-	// Route is the pattern that the request matched, Path what it asked for, without its query.
-	Method        string          `json:"method"`
-	Route         string          `json:"route"`
-	Path          string          `json:"path"`
-	Instance      string          `json:"instance,omitempty"`
-	Environment   j17.Environment `json:"environment,omitempty"`
-	Principal     string          `json:"principal,omitempty"`
-	RequestID     string          `json:"request_id"`
-	CorrelationID string          `json:"correlation_id"`
-	Version       string          `json:"version,omitempty"`
-}
+type Fault = wire.Fault
 
 // How many faults are kept and for how long, how many may wait to be written, and how many are taken a minute.
 const (

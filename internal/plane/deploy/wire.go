@@ -1,0 +1,28 @@
+package deploy
+
+import (
+	"j17"
+	"j17/internal/base/wire"
+	"j17/internal/lang/spec"
+)
+
+// Wire returns the spec that is prepared as people see it.
+func (p *Prepared) Wire(env j17.Environment) wire.PreparedSpec {
+	shape := wire.PreparedSpec{
+		Hash: p.Hash, Environment: env, RequestedAt: p.RequestedAt, RequestedBy: p.By.Wire(), Note: p.Note,
+		Build: wire.Build{Status: "running", Done: p.Built, Total: p.Total},
+	}
+	if p.Failed != "" {
+		shape.Build.Status, shape.Build.Error = "failed", p.Failed
+	}
+	return shape
+}
+
+// Changes returns the changes that a spec makes as people see them.
+func Changes(changes []spec.Change) []wire.Change {
+	shapes := make([]wire.Change, len(changes))
+	for i, c := range changes {
+		shapes[i] = wire.Change{Kind: string(c.Kind), What: c.What, Name: c.Name, Keys: c.Keys}
+	}
+	return shapes
+}
