@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 top=$PWD commit=$(git rev-parse HEAD) modules=$(go env GOMODCACHE)
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 
 # release NAME FOLDER UMASK [VARIABLE=VALUE ...] builds one in a clone. Modules come from the cache of the machine, into one of its own.
 release() {
