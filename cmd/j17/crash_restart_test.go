@@ -74,8 +74,9 @@ func (h *holding) of(keys []string, taken bool) (all [][]int) {
 	return all
 }
 
-// soon is how long what was under way may take to go on after a start: far less than the shortest lease, and enough for a busy machine.
-const soon = 15 * time.Second
+// soon is how long what was under way may take to go on after a start: less than the shortest lease, which is 30 seconds and begins before the
+// start, and enough for a busy machine.
+const soon = 25 * time.Second
 
 // TestKillHoldsNothingUp kills the server with SIGKILL while an endpoint is told of events, of a replay, and while scheduled events are written.
 // After the start all of it goes on at once, in order: nothing waits until what the killed process had claimed is given up.

@@ -171,10 +171,10 @@ func (s slowly) Moment(ctx context.Context, t j17.Tenant) (store.Moment, error) 
 // TestWhoWaitsForAHotSourceSeesEachState lets a source of many rows change all the time: whoever has waited for a change of all of them finds the
 // index as it is behind it, before the next change begins.
 func TestWhoWaitsForAHotSourceSeesEachState(t *testing.T) {
-	for _, most := range []int{1 << 20, 330} { // in bulk, and too many rows for that
+	for _, most := range []int{1 << 20, 400} { // in bulk, and too many rows for that
 		inBubble(t, func(t *testing.T, h *house) {
 			t.Helper()
-			const items, slice = 1000, 700
+			const items, slice = 1200, 820
 			h.items(items)
 			var hot atomic.Bool
 			p := h.start(slowly{h.disk, func() { h.wait(10 * time.Millisecond) }})
