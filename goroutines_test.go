@@ -168,7 +168,7 @@ func bareGoroutines() map[string]string {
 		"feed reader.guard":                      "waits waits",
 		"feed reader.pauseFor":                   "waits",
 		"feed reader.rests":                      "waits",
-		"httpapi call.pollChanges":               "waits",
+		"httpapi nodeHandlers.pollChanges":       "waits",
 		"httpapi streams.add":                    "inside",
 		"index Service.At":                       "waits",
 		"index Service.awaitErased":              "waits",
