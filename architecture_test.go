@@ -13,12 +13,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// sources parses the program's own files, tests excepted, by the names of their packages without the module's: "j17" is the root.
+// sources returns the program's own files, tests excepted, by the names of their packages without the module's: "j17" is
+// the root. They are parsed once for all tests, which must not change them.
 func sources(tb testing.TB) map[string][]*ast.File {
 	tb.Helper()
+	all, err := parsed()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+var parsed = sync.OnceValues(func() (map[string][]*ast.File, error) {
 	all := map[string][]*ast.File{}
 	set := token.NewFileSet()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -27,7 +37,7 @@ func sources(tb testing.TB) map[string][]*ast.File {
 		}
 		if d.IsDir() {
 			switch d.Name() {
-			case "bench", "tools", "examples", "testdata": // programs beside the layers, and what tests read
+			case "bench", "tools", "examples", "testdata": // programs beside the floors, and what tests read
 				return fs.SkipDir
 			}
 			if name != "." && strings.HasPrefix(d.Name(), ".") {
@@ -49,11 +59,8 @@ func sources(tb testing.TB) map[string][]*ast.File {
 		all[at] = append(all[at], file)
 		return nil
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return all
-}
+	return all, err
+})
 
 // page returns the text of a page beside the program.
 func page(tb testing.TB, name string) string {
