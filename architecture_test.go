@@ -346,7 +346,7 @@ func TestGlossary(t *testing.T) {
 			}
 			last, terms[term] = term, true
 			if names := quoted(row[2]); len(names) > 0 {
-				homes[names[0]] = names[1:]
+				homes[names[0]] = append(homes[names[0]], names[1:]...)
 			}
 		}
 	}
