@@ -120,3 +120,21 @@ func goldenMetrics(t *testing.T, answer string) {
 	slices.Sort(lines)
 	golden(t, "metrics.txt", strings.Join(lines, ""))
 }
+
+// goldenWork compares the names of the work that a server does in the background, which are a label of metrics, with testdata/background.txt.
+func goldenWork(t *testing.T, p *process) {
+	t.Helper()
+	want, err := os.ReadFile(filepath.Join("testdata", "background.txt"))
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	var names []string
+	await(t, "all work in the background", func() bool {
+		names = nil
+		for _, m := range regexp.MustCompile(`(?m)^j17_background_running\{work="(\w+)"\}`).FindAllStringSubmatch(string(metrics(t, p)), -1) {
+			names = append(names, m[1]+"\n")
+		}
+		return *update || len(names) >= strings.Count(string(want), "\n")
+	})
+	golden(t, "background.txt", strings.Join(names, ""))
+}

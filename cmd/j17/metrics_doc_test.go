@@ -19,6 +19,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	// What the server prints.
 	answer := string(metrics(t, p))
 	goldenMetrics(t, answer)
+	goldenWork(t, p)
 	printed := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (j17_\w+) (\w+)$`).FindAllStringSubmatch(answer, -1) {
 		printed[m[1]] = m[2]
