@@ -6,12 +6,22 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/storage/store"
 )
+
+// lengthen adds events to a stream, one a unit.
+func lengthen(t *testing.T, s *Store, tenant j17.Tenant, key j17.Key, n int) {
+	t.Helper()
+	for i := range n {
+		e := store.NewEvent{Key: key, Type: "was_made", Data: fmt.Append(nil, i), Metadata: []byte(`{}`)}
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{e}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // TestTheCommitterLinksWhatIsNew rewrites a long stream that grows between the look at it and the commit. The committer, behind which all
 // writes wait, does not read what was looked at: it would notice that it is gone.
@@ -20,24 +30,8 @@ func TestTheCommitterLinksWhatIsNew(t *testing.T) {
 	const first, all = 40, 60
 	const tenant = j17.Tenant("a/prod")
 	key := j17.Key{Type: "order", ID: "7"}
-	s, err := Open(Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.System{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	grow := func(n int) {
-		t.Helper()
-		for i := range n {
-			e := store.NewEvent{Key: key, Type: "was_made", Data: fmt.Append(nil, i), Metadata: []byte(`{}`)}
-			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{e}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	s, _ := opened(t, clock.System{})
+	grow := func(n int) { lengthen(t, s, tenant, key, n) }
 	check := func(what string) {
 		t.Helper()
 		var want [hashBytes]byte
@@ -105,24 +99,8 @@ func TestPartsOfALongStream(t *testing.T) {
 	t.Parallel()
 	const tenant, part, parts = j17.Tenant("a/prod"), 10, 5
 	key := j17.Key{Type: "order", ID: "7"}
-	s, err := Open(Options{Dir: "data", FS: vfs.NewMem(), Clock: clock.System{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	grow := func(n int) {
-		t.Helper()
-		for i := range n {
-			e := store.NewEvent{Key: key, Type: "was_made", Data: fmt.Append(nil, i), Metadata: []byte(`{}`)}
-			if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{e}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	s, _ := opened(t, clock.System{})
+	grow := func(n int) { lengthen(t, s, tenant, key, n) }
 	head := func() store.Head {
 		t.Helper()
 		heads, err := s.Heads(t.Context(), tenant, []j17.Key{key})
