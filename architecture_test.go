@@ -382,7 +382,8 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// TestSpacesAreAccounted checks that docs/storage-format.md says of every side space what becomes of it when streams are erased.
+// TestSpacesAreAccounted checks that every side space belongs to a part of the program, by the table of parts, and that
+// docs/storage-format.md says of it what becomes of it when streams are erased.
 func TestSpacesAreAccounted(t *testing.T) {
 	text, err := os.ReadFile("docs/storage-format.md")
 	if err != nil {
@@ -390,6 +391,7 @@ func TestSpacesAreAccounted(t *testing.T) {
 	}
 	_, table, found := strings.Cut(string(text), "## What an erasure looks after")
 	table, _, _ = strings.Cut(table, "\n## ")
+	parts := page(t, "internal/server/testdata/parts.txt")
 	n := 0
 	for name, files := range sources(t) {
 		if !found || strings.HasPrefix(name, "internal/storage/") {
@@ -413,6 +415,9 @@ func TestSpacesAreAccounted(t *testing.T) {
 					n++
 					if !strings.Contains(table, "`"+strings.Trim(space.Value, `"`)+"`") {
 						t.Errorf("%s: the space %s is missing in the table of docs/storage-format.md", name, space.Value)
+					}
+					if !strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+" ") && !strings.Contains(parts, " | "+strings.Trim(space.Value, `"`)+"\n") {
+						t.Errorf("%s: no part declares the space %s; add it to the Spaces of the package's Part, and run TestParts of internal/server with -update", name, space.Value)
 					}
 				}
 				return true

@@ -7,23 +7,16 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
-
-// timed is work that waits for a time, or for events: a queue of due items, or readers of the feed.
-type timed interface {
-	// NextDue returns when the next of it is due, the zero time while nothing is.
-	NextDue(ctx context.Context) (time.Time, error)
-	// Settle does all that is due now, and returns when nothing is under way any more.
-	Settle(ctx context.Context) error
-}
 
 // stepper moves a clock from one moment at which something is due to the next, so that each piece of work sees its own time.
 type stepper struct {
 	clock *clock.Movable
 	feed  store.Feed
-	works []timed
+	works []part.Work
 	// move is called before the clock is moved by a duration; an error stops it.
 	move func(by time.Duration) error
 	// gate is where clients pass who write.

@@ -13,6 +13,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
@@ -38,7 +39,7 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 	queue := func(space store.Space, do func(context.Context, *worker.Claim) error) *worker.Queue {
 		return kit.Queue(worker.Work{Name: string(space), Store: s, Space: space, Lease: time.Minute, Do: do})
 	}
-	works := []timed{
+	works := []*worker.Queue{
 		queue(after, func(ctx context.Context, c *worker.Claim) error {
 			seen = append(seen, fmt.Sprint("after ", clk.Now().Sub(begin)))
 			return s.Write(ctx, tenant, []store.Side{c.Remove()})
@@ -54,7 +55,7 @@ func TestTheClockStopsWhereSomethingIsDue(t *testing.T) {
 	}
 
 	var moved time.Duration
-	st := stepper{clock: clk, feed: s, works: works, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(by time.Duration) error {
+	st := stepper{clock: clk, feed: s, works: worksOf(works), gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(by time.Duration) error {
 		moved += by
 		return nil
 	}}
@@ -91,7 +92,7 @@ type endless struct {
 	ended bool
 }
 
-// NextDue is part of timed.
+// NextDue is that of part.Work.
 func (e *endless) NextDue(context.Context) (time.Time, error) {
 	if e.ended {
 		return time.Time{}, nil
@@ -99,7 +100,7 @@ func (e *endless) NextDue(context.Context) (time.Time, error) {
 	return e.from, nil
 }
 
-// Settle is part of timed.
+// Settle is that of part.Work.
 func (e *endless) Settle(context.Context) error {
 	if e.ended || e.clock.Now().Before(e.from) {
 		return nil
@@ -117,7 +118,7 @@ func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	work := &endless{clock: clk, from: begin.Add(time.Hour)}
-	st := stepper{clock: clk, feed: s, works: []timed{work}, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
+	st := stepper{clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: newTurnstile(clk), busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
 	if _, err := st.advance(t.Context(), 2*time.Hour); j17.CodeOf(err) != j17.CodeWorkLimit || clk.Now().Sub(begin) != time.Hour {
 		t.Errorf("the clock was moved by %s: %v", clk.Now().Sub(begin), err)
 	}
@@ -127,4 +128,12 @@ func TestTheClockStopsAtWorkWithoutEnd(t *testing.T) {
 	if now, err := st.advance(t.Context(), time.Hour); err != nil || now.Sub(begin) != 2*time.Hour {
 		t.Errorf("the clock was moved by %s: %v", now.Sub(begin), err)
 	}
+}
+
+// worksOf returns the work of queues.
+func worksOf(queues []*worker.Queue) (all []part.Work) {
+	for _, q := range queues {
+		all = append(all, part.Work{NextDue: q.NextDue, Settle: q.Settle})
+	}
+	return all
 }

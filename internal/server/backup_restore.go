@@ -16,7 +16,6 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/custody/backup/restore"
-	"j17/internal/custody/erasure"
 	"j17/internal/plane/control"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
@@ -231,10 +230,12 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	}
 
 	// Indexes are to be built anew, and nobody builds here. What is kept of those that were is not restored.
-	holders := slices.DeleteFunc(s.holders(), func(h erasure.Holder) bool { return h == s.indexes })
+	var erases []func(context.Context, j17.Tenant, part.Erased) error
 	var spaces []store.Declared
-	for _, h := range holders {
-		spaces = append(spaces, h.Spaces()...)
+	for _, p := range s.parts() {
+		if p.Erase.Streams != nil && !p.Erase.Waits {
+			erases, spaces = append(erases, p.Erase.Streams), append(spaces, part.Declared(p.Spaces)...)
+		}
 	}
 	for i := range reports {
 		if reports[i].Erased == 0 {
@@ -249,8 +250,8 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 		}
 		forget := func(keys []j17.Key) error {
 			gone := part.Erased{Keys: keys, Note: reports[i].Note, At: r.Clock.Now()}
-			for _, h := range holders {
-				if err := h.Erase(ctx, t.Tenant, gone); err != nil {
+			for _, erase := range erases {
+				if err := erase(ctx, t.Tenant, gone); err != nil {
 					return specless(t, err)
 				}
 			}

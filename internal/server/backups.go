@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"maps"
 	"path/filepath"
 	"strings"
 
@@ -11,23 +10,10 @@ import (
 
 	"j17"
 	"j17/internal/custody/backup"
-	"j17/internal/custody/envlog"
-	"j17/internal/follow/listener"
-	"j17/internal/plane/control"
-	"j17/internal/plane/deploy"
-	"j17/internal/storage/store"
 )
 
 // keyFileOf is the file of a data folder whose key seals what must not be read in the store.
 func keyFileOf(dir string) string { return filepath.Join(dir, "backup.key") }
-
-// sealedSpaces are those with values that the store seals.
-func sealedSpaces() map[store.Space]func(value []byte) bool {
-	all := listener.Sealed()
-	maps.Copy(all, deploy.Sealed())
-	maps.Copy(all, control.Sealed())
-	return all
-}
 
 // DefaultBackups is the folder for backups of a data folder, where no other is said.
 func DefaultBackups(data string) string {
@@ -46,14 +32,11 @@ func (s *Server) openBackups(ctx context.Context) (err error) {
 	}
 	s.backups, err = backup.New(ctx, backup.Options{
 		Store: s.store, Registry: s.registry, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
-		Head: s.headOf, Secrets: secretSpaces(), Open: listener.Open(), Derived: derivedSpaces(),
+		Head: s.headOf, Spaces: spaces(),
 		Folder: folder, KeyFile: keyFileOf(o.Dir), Private: o.PrivateBackups, Program: o.Version,
 		Free: freeSpace, ByDefault: o.backupsByDefault,
-		Committed: func() uint64 { return s.engine.Stats().Events },
+		Committed: s.committed,
 	})
-	if err == nil {
-		s.timed = append(s.timed, s.backups)
-	}
 	return err
 }
 
@@ -67,14 +50,6 @@ func freeSpace(folder string) (free, total uint64, err error) {
 		}
 		return usage.AvailBytes, usage.TotalBytes, err
 	}
-}
-
-// secretSpaces are what no backup in clear has: what tokens are signed with and how nodes know each other.
-func secretSpaces() []store.Space { return []store.Space{control.SecretSpace, envlog.KeySpace} }
-
-// derivedSpaces are what no backup has, since it is made anew from events: states on the way.
-func derivedSpaces() []store.Space {
-	return append(envlog.Derived(), "snapshot", "snapshot.past", "snapshot.past.index")
 }
 
 // headOf returns size and root of an environment's log up to a position.

@@ -204,7 +204,7 @@ func OpenDev(ctx context.Context, o DevOptions) (_ *Dev, err error) {
 		}
 	}
 
-	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed, move: d.keepOffset, gate: gate, busy: make(chan struct{}, 1)}
+	d.steps = stepper{clock: d.clock, feed: d.server.store, works: d.server.timed(), move: d.keepOffset, gate: gate, busy: make(chan struct{}, 1)}
 	d.api = d.server.api(httpapi.Options{DefaultInstance: d.creds.Instance, AdvanceClock: d.advance, AwaitWrite: gate.pass, Observe: o.Observe, Sign: d.creds.Sign})
 	return d, nil
 }

@@ -19,12 +19,9 @@ func (s *Server) openErasures() {
 	s.erasures = erasure.New(erasure.Options{
 		Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
 		Resolve: s.engine.Resolve, Spec: s.engine.Spec,
-		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
+		Restoring: s.restoring,
 		Root:      s.rootBeforeErasure, Sign: s.logs.Sign, By: actorOf, Record: s.recordErasure,
-		Beside: s.places.Leave, Holders: s.holders(), Gone: s.tail.Touch,
-		Completed: s.forgetting.completed,
 	})
-	s.timed = append(s.timed, s.erasures.Queue())
 	s.registry.Faults.Names = s.namesOf
 }
 
@@ -35,11 +32,6 @@ func (s *Server) namesOf(ctx context.Context, t j17.Tenant, key j17.Key) (names 
 		return names, err
 	}
 	return s.engine.Names(ctx, t, d, key)
-}
-
-// holders are all who keep data of streams beside their events. Checkpoints come before the engine, which they hand states to.
-func (s *Server) holders() []erasure.Holder {
-	return []erasure.Holder{s.checkpoints, s.engine, s.schedule, s.sagas, s.listeners, s.places, s.unique, s.indexes, s.projections, s.registry.Faults, s.backups}
 }
 
 // rootBeforeErasure keeps what the log of an environment is before an erasure.

@@ -27,7 +27,6 @@ func (s *Server) openListeners(ctx context.Context) {
 			})
 		},
 	})
-	s.timed = append(s.timed, s.listeners)
 }
 
 // instanceOf returns the instance and the environment whose tenant it is.

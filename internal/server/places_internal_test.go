@@ -91,7 +91,7 @@ func TestUniqueSetsAreAdoptedAgain(t *testing.T) {
 		// The server goes on.
 		running, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.settle(running) }()
+		go func() { done <- s.unique.Run(running) }()
 		synctest.Wait()
 		machine := clock.System{}
 		for tries := 0; len(inForce(tenant)) == 0 && tries < 100; tries++ { // seconds of the bubble, which cost nothing

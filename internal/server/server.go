@@ -27,9 +27,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/code/container"
-	"j17/internal/core/decider"
 	"j17/internal/core/engine"
-	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/checkpoint"
@@ -202,8 +200,6 @@ type Server struct {
 	scrub       *scrub.Service
 	// erasures removes personal data.
 	erasures *erasure.Service
-	// timed is the work that waits for a time or for events. A development server does it while its clock is moved.
-	timed []timed
 	// public and internal are the open listeners, connections what has come in through them.
 	public      net.Listener
 	internal    net.Listener
@@ -284,18 +280,6 @@ func (s *Server) open(ctx context.Context) (err error) {
 
 	s.usage = usage.New(usage.Options{Store: s.store, Registry: s.registry, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Channels: o.Alerts})
 
-	// What events bring about beside events is written with them.
-	s.schedule = schedule.New(schedule.Options{
-		Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, MaxPerInstance: o.ScheduledMaxPerInstance,
-		Execute: func(ctx context.Context, t j17.Tenant, commands []*engine.Command) []engine.Outcome {
-			return s.engine.ExecuteInOrder(ctx, t, commands)
-		},
-		Restoring: func(t j17.Tenant) bool { return s.restoration.of(t) },
-	})
-	for _, q := range s.schedule.Queues() {
-		s.timed = append(s.timed, q)
-	}
-
 	// The engine gets the store's roles one by one; what it writes is counted on the way.
 	s.engine = engine.New(engine.Options{
 		Store: struct {
@@ -306,60 +290,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		}{s.usage.Wrap(s.store), s.store, s.store, s.store},
 		Clock: o.Clock, Logger: o.Logger, MaxDepth: o.ImplicationsMaxDepth, MaxImplied: o.ImplicationsMaxTotal,
 		WriteWait: o.WriteWait, ReadWait: o.ReadWait,
-		Renew: func(ctx context.Context, t j17.Tenant) error { return s.deploy.Renew(ctx, t) },
-		Gone: func(t j17.Tenant) {
-			s.places.Forget(t)
-			s.tagging.Forget(t)
-			s.unique.Forget(t)
-			s.schedule.Forget(t)
-			s.projections.Forget(t)
-		},
-		Effects: []part.EffectsOf{
-			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return s.sagas.Effects(ctx, d) },
-			s.schedule.Effects,
-		},
-		Derived: []part.DerivedOf{
-			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return s.places.Derive(ctx, e) },
-			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return s.tagging.Derive(ctx, e) },
-		},
-		Mend: func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
-			return s.places.Mend(ctx, t, damaged)
-		},
-		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
-			return s.tagging.Tagged(ctx, t, d, fences, names)
-		},
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
-			return s.unique.Look(t, d, fences)
-		},
 	})
-
-	// What follows from events, and is looked up.
-	s.tail = tail.New(s.store)
-	// The folder is locked: nobody else works on the store.
-	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
-	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.tagging = build.NewTagger(build.TaggerOptions{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
-	s.timed = append(s.timed, s.feed, s.builds, s.tagging)
-	s.places = place.New(place.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
-	s.unique = unique.New(unique.Options{Store: s.store, Builds: s.builds, Engine: s.engine, Logger: o.Logger})
-	s.projections = projection.New(projection.Options{
-		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger, CacheBytes: int64(o.ProjectionCacheMiB) << 20,
-		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
-			return s.deploy.Hold(ctx, t, f)
-		},
-		SpecPrepared: func(ctx context.Context, t j17.Tenant) (bool, error) { return deploy.IsPrepared(ctx, s.store, t) },
-		Worker:       s.worker, Changed: s.tail.Stir,
-	})
-	s.timed = append(s.timed, s.projections)
-
-	// Who is told of events.
-	s.openListeners(ctx)
-	if err := s.openProofs(); err != nil {
-		return err
-	}
-	s.openCheckpoints()
-	s.openScrub()
 
 	// Specs and the code that they name.
 	s.blobs = blob.New(blob.Options{Store: s.store, Clock: o.Clock, Worker: s.worker})
@@ -369,27 +300,75 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.deploy = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: s.blobs, Modules: modules, Containers: containers, Clock: o.Clock, Logger: o.Logger,
-		Prepare: s.listeners.Prepare, Adopted: s.adopted, Settled: s.built, Beside: s.projections.Beside, Try: s.projections.TrySpec,
-		Ready: s.projections.Ready, Unready: s.projections.Unready, Store: s.store, Worker: s.worker, Unique: s.unique,
+		Settled: s.built, Store: s.store, Worker: s.worker,
+	})
+	if err := s.openServices(ctx); err != nil {
+		return err
+	}
+
+	// Those who go through the hooks of all parts are told of them before anything runs.
+	s.useParts()
+	return nil
+}
+
+// openServices makes what works beside the engine.
+func (s *Server) openServices(ctx context.Context) error {
+	o := &s.options
+
+	// What is read of events, and built from them. The folder is locked: nobody else works on the store.
+	s.tail = tail.New(s.store)
+	s.feed = feed.New(feed.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Sole: true})
+	s.builds = build.New(build.Options{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
+	s.indexes = index.New(index.Options{Store: s.store, Feed: s.feed, Build: s.builds, Clock: o.Clock, Worker: s.worker, Logger: o.Logger})
+	s.tagging = build.NewTagger(build.TaggerOptions{Store: s.store, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Engine: s.engine})
+	s.places = place.New(place.Options{
+		Store: s.store, Builds: s.builds, Engine: s.engine, Clock: o.Clock, Worker: s.worker, Logger: o.Logger,
+	})
+	s.unique = unique.New(unique.Options{
+		Store: s.store, Builds: s.builds, Engine: s.engine, Worker: s.worker, Logger: o.Logger,
+		Hold: func(ctx context.Context, t j17.Tenant, f func() error) error {
+			return s.deploy.Hold(ctx, t, func(*spec.Compiled, store.Fence) error { return f() })
+		},
+	})
+	s.projections = projection.New(projection.Options{
+		Store: s.store, Engine: s.engine, Indexes: s.indexes, Places: s.places, Clock: o.Clock, Logger: o.Logger,
+		CacheBytes: int64(o.ProjectionCacheMiB) << 20, Hold: s.deploy.Hold, SpecPrepared: s.deploy.SpecPrepared,
+		Worker: s.worker, Changed: s.tail.Stir,
 	})
 
-	s.timed = append(s.timed, s.deploy)
-
 	// What follows from events.
+	s.schedule = schedule.New(schedule.Options{
+		Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, MaxPerInstance: o.ScheduledMaxPerInstance,
+		Execute: s.engine.ExecuteInOrder, Restoring: s.restoring,
+	})
 	s.sagas = saga.New(saga.Options{
 		Store: s.store, Engine: s.engine, Specs: s.deploy, Clock: o.Clock, Worker: s.worker, Logger: o.Logger, Most: o.SagasMax,
 		PerWrite: o.SagasPerWrite,
 	})
-	s.timed = append(s.timed, s.sagas)
+	s.openListeners(ctx)
 
+	// What is kept of the whole of an environment, and what keeps it sound.
+	if err := s.openProofs(); err != nil {
+		return err
+	}
+	s.checkpoints = checkpoint.New(checkpoint.Options{
+		Store: s.store, Engine: s.engine, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker,
+	})
+	s.scrub = scrub.New(scrub.Options{
+		Store: s.store, Log: s.logs, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Committed: s.committed, Spaces: spaces(),
+	})
 	if err := s.openBackups(ctx); err != nil {
 		return err
 	}
-	// Who erases has to know all who keep something.
 	s.openErasures()
-
 	return nil
 }
+
+// restoring reports whether the spec of an environment is still to be restored.
+func (s *Server) restoring(t j17.Tenant) bool { return s.restoration.of(t) }
+
+// committed counts the events that were written since the start.
+func (s *Server) committed() uint64 { return s.engine.Stats().Events }
 
 // takeUp lets work go on that was under way when the last process on the store ended. Where it cannot, that work waits for its leases.
 func (s *Server) takeUp(ctx context.Context) {
@@ -495,13 +474,17 @@ func (s *Server) run(ctx context.Context, api *httpapi.API, workers ...func(cont
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	g, failed := errgroup.WithContext(ctx)
-	workers = append(workers, s.backups.Run)
 	if s.options.FitCollector {
 		workers = append(workers, func(ctx context.Context) error { newCollector().run(ctx, s.worker); return nil })
 	}
 	s.building.Store(true)
 	watch := func(ctx context.Context) error { s.watchFolder(ctx, api, folder); return nil }
-	for _, worker := range append(workers, watch, s.engine.Run, s.blobs.Run, s.usage.Run, s.sagas.Run, s.schedule.Run, s.feed.Run, s.builds.Run, s.tagging.Run, s.indexes.Run, s.places.Run, s.projections.Run, s.deploy.Run, s.listeners.Run, s.logs.Run, s.checkpoints.Run, s.scrub.Run, s.erasures.Run, s.runForgetting, s.upkeep, s.settle) {
+	for _, p := range s.parts() {
+		if p.Work.Run != nil {
+			workers = append(workers, p.Work.Run)
+		}
+	}
+	for _, worker := range append(workers, watch) {
 		g.Go(func() error { return worker(work) })
 	}
 	var answered *direct.Front
@@ -613,13 +596,9 @@ func (s *Server) settle(ctx context.Context) error {
 			failed = s.handover(nil, nil).round(ctx, moved)
 			return leftOver(failed)
 		}},
-		worker.Loop{Name: "unique_sets", Wake: s.unique.Failed(), Do: s.adoptUnique},
 	)
 	return nil
 }
-
-// upkeep lets the registry look after itself.
-func (s *Server) upkeep(ctx context.Context) error { return s.registry.Run(ctx) }
 
 func serve(h *http.Server, l net.Listener) error {
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -11,6 +11,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/storage/pebble"
 	"j17/internal/storage/store"
 )
@@ -117,10 +118,10 @@ type beside struct {
 	rounds int
 }
 
-// NextDue is part of timed.
+// NextDue is that of part.Work.
 func (b *beside) NextDue(context.Context) (time.Time, error) { return b.next, nil }
 
-// Settle is part of timed.
+// Settle is that of part.Work.
 func (b *beside) Settle(ctx context.Context) error {
 	b.rounds++
 	for range 2 { // the second write was begun in this round
@@ -175,7 +176,7 @@ func TestTheClockMovesBesideAWriter(t *testing.T) {
 	}()
 
 	work := &beside{clock: clk, next: begin.Add(time.Hour), left: moments, writes: wrote, waits: machine.waiting}
-	st := stepper{clock: clk, feed: s, works: []timed{work}, gate: gate, busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
+	st := stepper{clock: clk, feed: s, works: []part.Work{{NextDue: work.NextDue, Settle: work.Settle}}, gate: gate, busy: make(chan struct{}, 1), move: func(time.Duration) error { return nil }}
 	now, err := st.advance(t.Context(), 24*time.Hour)
 	if err != nil || now.Sub(begin) != 24*time.Hour || work.left != 0 {
 		t.Errorf("the clock was moved by %s with %d moments left: %v", now.Sub(begin), work.left, err)

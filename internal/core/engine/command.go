@@ -22,7 +22,7 @@ type Command struct {
 	// Side is written in the commit of the events, all or nothing: a claim that is finished, a cursor that moves on. A condition
 	// that does not hold any more refuses the command with CodeConflict; the *store.SideConflict is its cause.
 	Side []store.Side
-	// Effects, if not nil, says what else is to be written in that commit, as Options.Effects do: for what depends on what the command
+	// Effects, if not nil, says what else is to be written in that commit, as the effects of parts do: for what depends on what the command
 	// comes to.
 	Effects part.EffectsOf
 

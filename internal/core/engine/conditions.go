@@ -76,10 +76,10 @@ func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p
 // indexedTags makes sure that all events have those of some tags that they should have.
 func (e *Engine) indexedTags(ctx context.Context, d *deployed, tags []string) error {
 	names := decider.TagNames(tags)
-	if names == nil || e.tagged == nil {
+	if names == nil || e.hooks.tagged == nil {
 		return nil
 	}
-	return StorageError(e.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
+	return StorageError(e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
 // unless is a condition as a commit compares it that was decided at a position.

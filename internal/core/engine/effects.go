@@ -29,7 +29,7 @@ func (e *Engine) derive(ctx context.Context, d *deployed, p *plan, events []deci
 // derived returns what is kept of events, and what else whoever keeps it has asked for.
 func (e *Engine) derived(ctx context.Context, d *deployed, events []decider.Event) (sides []store.Side, entering *part.Entering, err error) {
 	entering = &part.Entering{Tenant: d.env.tenant, Decider: d.Decider, Fences: d.fences, Events: events}
-	for _, of := range e.derivedOf {
+	for _, of := range e.hooks.derived {
 		more, err := of(ctx, entering)
 		if err != nil {
 			return nil, entering, StorageError(err)
@@ -59,7 +59,7 @@ func (e *Engine) effects(ctx context.Context, d *deployed, c *Command, p *plan, 
 	if len(c.Side) > 0 {
 		p.unit.Side = slices.Concat(p.unit.Side, c.Side)
 	}
-	all := e.effectsOf
+	all := e.hooks.effects
 	if c.Effects != nil {
 		all = append(slices.Clip(all), c.Effects)
 	}

@@ -110,7 +110,7 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 	h := &hooked{Store: f.Store}
 	full := j17.Errorf(j17.CodeImplicationLimit, "There are too many.")
 	var asked []string
-	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{func(
+	f.Engine = engine.New(engine.Options{Store: h, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(func(
 		_ context.Context, d *part.Decided,
 	) (part.Effects, error) {
 		types := ""
@@ -129,7 +129,7 @@ func TestEffectsCommitWithTheirEvents(t *testing.T) {
 			Side:   []store.Side{{Op: store.Put, Space: cursors, Key: "count", Value: []byte(n + "i")}},
 			Fences: []store.Fence{{Space: cursors, Key: "count", Rev: rev}},
 		}, nil
-	}}})
+	})...)
 	f.DeploySource(t, accountSpec)
 	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
@@ -222,7 +222,7 @@ func TestResolve(t *testing.T) {
 // TestWhoKeepsWhatItReadIsToldThatItChanged fences on a revision that is kept and old: the command is decided anew, on what is new.
 func TestWhoKeepsWhatItReadIsToldThatItChanged(t *testing.T) {
 	kept, told := uint64(0), 0
-	f := newFixture(t, engine.Options{Effects: []part.EffectsOf{func(context.Context, *part.Decided) (part.Effects, error) {
+	f := newFixture(t, engine.Options{}, enginetest.Effects(func(context.Context, *part.Decided) (part.Effects, error) {
 		return part.Effects{
 			Fences: []store.Fence{{Space: cursors, Key: "k", Rev: kept}},
 			Changed: func(c *store.SideConflict) {
@@ -231,7 +231,7 @@ func TestWhoKeepsWhatItReadIsToldThatItChanged(t *testing.T) {
 				}
 			},
 		}, nil
-	}}})
+	})...)
 	f.DeploySource(t, accountSpec)
 	for range 3 {
 		kept = 0

@@ -10,7 +10,6 @@
 package engine
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,6 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
-	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -53,23 +51,6 @@ type Options struct {
 	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with CodeStateNotReady; 0 means
 	// DefaultReadWait.
 	ReadWait time.Duration
-	// Renew is called when the store refuses what was decided with the deployed spec, because it has another one: it calls Deploy
-	// or Undeploy. It may be nil where Deploy is never given fences.
-	Renew func(ctx context.Context, t j17.Tenant) error
-	// Gone, if not nil, is called when a tenant has no spec any more: what others keep for the spec can go.
-	Gone func(t j17.Tenant)
-	// Effects say what events bring about beside events.
-	Effects []part.EffectsOf
-	// Derived say what is kept of events beside them.
-	Derived []part.DerivedOf
-	// Mend, if not nil, is told of a side item that a write needs and that cannot be read any more, because its bytes have changed. It reports
-	// whether the write may be tried again, since what is kept there is being made anew.
-	Mend func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
-	// Tagged, if not nil, tells whether all events have the tags of some names that the spec declares: CodeIndexNotReady where older ones
-	// do not yet.
-	Tagged part.TaggedOf
-	// Unique says who holds unique values; nil where nobody does.
-	Unique part.HoldingOf
 }
 
 // Engine executes commands and answers reads for all tenants of one store.
@@ -88,13 +69,7 @@ type Engine struct {
 	workOfConditions int64
 
 	writeWait, readWait time.Duration
-	gone                func(t j17.Tenant)
-	renewal             func(ctx context.Context, t j17.Tenant) error
-	effectsOf           []part.EffectsOf
-	derivedOf           []part.DerivedOf
-	mend                func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
-	tagged              part.TaggedOf
-	uniqueOf            part.HoldingOf
+	hooks               hooks
 
 	environments sync.Map // of *environment by j17.Tenant
 
@@ -173,7 +148,7 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait, renewal: o.Renew, gone: o.Gone, effectsOf: o.Effects, derivedOf: o.Derived, mend: o.Mend, tagged: o.Tagged, uniqueOf: o.Unique,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait,
 
 		workOfConditions: workOfConditions,
 

@@ -16,6 +16,7 @@ import (
 	wanted "j17/internal/core/command"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 )
 
 const (
@@ -29,9 +30,9 @@ const (
 // fixture is an engine with enginetest.CounterSpec, unless a test puts another one into it.
 type fixture struct{ *enginetest.Fixture }
 
-func newFixture(tb testing.TB, o engine.Options) *fixture {
+func newFixture(tb testing.TB, o engine.Options, parts ...part.Part) *fixture {
 	tb.Helper()
-	f := &fixture{enginetest.New(tb, o)}
+	f := &fixture{enginetest.New(tb, o, parts...)}
 	f.DeploySource(tb, enginetest.CounterSpec)
 	return f
 }

@@ -23,7 +23,7 @@ type environment struct {
 	mu sync.Mutex
 	// gone tells that the environment was undeployed and is not in the engine's map any more.
 	gone bool
-	// renewing, if not nil, is the question to Options.Renew that is under way.
+	// renewing, if not nil, is the question to the hook Renew that is under way.
 	renewing *renewal
 	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
 	latest atomic.Int64
@@ -45,7 +45,7 @@ type deployed struct {
 	retagged map[string]uint64
 }
 
-// renewal is one call of Options.Renew, for what was deployed then. err counts once done is closed.
+// renewal is one call of the hook Renew, for what was deployed then. err counts once done is closed.
 type renewal struct {
 	of   *deployed
 	done chan struct{}
@@ -59,7 +59,7 @@ var errRedeployed = errors.New("engine: another spec has been deployed meanwhile
 // with CodeCustomCodeFailed. Reads and writes that begin afterwards see it; states that were folded with other handlers or
 // functions are not used any more. Whatever is decided with c is stored only while the fences hold: a fence on what says in the
 // store that c is deployed makes a deployment exact, whoever makes the next one. Writes whose fences do not hold any more are
-// decided anew with what Options.Renew deploys.
+// decided anew with what the hook Renew deploys.
 func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functions, fences ...store.Fence) {
 	d := &deployed{Decider: decider.New(c, functions), fences: fences, replaced: make(chan struct{})}
 	for {
@@ -139,8 +139,8 @@ func (e *Engine) Undeploy(t j17.Tenant) {
 	env.gone = true
 	env.replace(nil)
 	e.environments.Delete(t)
-	if e.gone != nil {
-		e.gone(t)
+	for _, forget := range e.hooks.forget {
+		forget(t)
 	}
 }
 
@@ -196,12 +196,6 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 	}
 	d.env.observe(results[0].Timestamp)
 	return results[0], nil
-}
-
-// mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
-func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
-	damage, is := errors.AsType[*store.CorruptionError](err)
-	return is && damage.Item != (store.ItemName{}) && e.mend != nil && e.mend(ctx, d.env.tenant, damage.Item)
 }
 
 // commit hands units to the store, unless somebody holds back what is stored of the environment.
@@ -275,8 +269,8 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 
 // ask asks what is deployed to an environment.
 func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
-	if e.renewal != nil {
-		r.err = panics.Caught(func() error { return e.renewal(ctx, env.tenant) })
+	if e.hooks.renew != nil {
+		r.err = panics.Caught(func() error { return e.hooks.renew(ctx, env.tenant) })
 	}
 	env.mu.Lock()
 	env.renewing = nil

@@ -20,13 +20,10 @@ const (
 	erasuresKey = "latest"
 )
 
-// Spaces lists where data of streams may stand: their states, as they are and as they were, and what is kept of writes that failed.
-func (e *Engine) Spaces() []store.Declared {
+// ofStreams are the spaces of the states of streams, as they are and as they were.
+func ofStreams() []store.Declared {
 	return []store.Declared{
-		{Space: snapshots, OfStreams: true},
-		{Space: pastSnapshots, OfStreams: true},
-		{Space: pastIndex, OfStreams: true},
-		{Space: failedImplications, Whole: true},
+		{Space: snapshots, OfStreams: true}, {Space: pastSnapshots, OfStreams: true}, {Space: pastIndex, OfStreams: true},
 	}
 }
 
@@ -41,7 +38,7 @@ func (e *Engine) Erase(ctx context.Context, t j17.Tenant, er part.Erased) error 
 
 	// The states.
 	for _, key := range er.Keys {
-		held, err := store.HeldBy(ctx, e.store, t, e.Spaces(), key)
+		held, err := store.HeldBy(ctx, e.store, t, ofStreams(), key)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 // held counts what the engine keeps of streams beside their events.
 func (f *fixture) held(t *testing.T) (n int) {
 	t.Helper()
-	for _, d := range f.Spaces() {
+	for _, d := range part.Declared(f.Part().Spaces) {
 		items, err := f.Store.Scan(t.Context(), tenant, d.Space, store.Range{}, 100)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func TestErasure(t *testing.T) {
 	kept := f.held(t)
 	states := f.Stats().CacheStates
 	key := j17.Key{Type: "counter", ID: id}
-	mine, err := store.HeldBy(t.Context(), f.Store, tenant, f.Spaces(), key)
+	mine, err := store.HeldBy(t.Context(), f.Store, tenant, part.Declared(f.Part().Spaces), key)
 	if err != nil || len(mine) != 1 || states != 2 {
 		t.Fatalf("held are %v of %d, %v, with %d states: the test shows nothing", mine, kept, err, states)
 	}

@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -77,10 +78,10 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 			asked := 0
 			f := newFixture(t, engine.Options{})
 			d.Store = f.Store
-			e = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error {
+			e = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
 				asked++
 				return d.adopt(ctx, e)
-			}})
+			}))
 			d.put(t, fmt.Sprintf(firstSpec, implied))
 			if err := d.adopt(t.Context(), e); err != nil {
 				t.Fatal(err)
@@ -127,7 +128,7 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 func TestASpecThatCannotBeTakenOver(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	d := &deployments{Store: f.Store}
-	e := engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(context.Context, j17.Tenant) error { return nil }})
+	e := engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(context.Context, j17.Tenant) error { return nil }))
 	d.put(t, fmt.Sprintf(firstSpec, ""))
 	if err := d.adopt(t.Context(), e); err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 	d.put(t, fmt.Sprintf(firstSpec, notes))
 	engines := make([]*engine.Engine, servers)
 	for i := range engines {
-		engines[i] = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }})
+		engines[i] = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error { return d.adopt(ctx, engines[i]) }))
 		if err := d.adopt(t.Context(), engines[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -204,4 +205,9 @@ func TestADeployIsExactAmongManyWriters(t *testing.T) {
 	}
 	close(stop)
 	writing.Wait()
+}
+
+// renewing is a part that deploys what the store has.
+func renewing(renew func(context.Context, j17.Tenant) error) part.Part {
+	return part.Part{Deploy: part.Deploy{Renew: renew}}
 }

@@ -11,10 +11,10 @@ import (
 
 // holding returns who holds unique values, as a writer with that view sees it; nil where the engine knows of none.
 func (e *Engine) holding(d *deployed, v *view) part.Holding {
-	if e.uniqueOf == nil {
+	if e.hooks.unique == nil {
 		return nil
 	}
-	h := e.uniqueOf(d.env.tenant, d.Decider, d.fences)
+	h := e.hooks.unique(d.env.tenant, d.Decider, d.fences)
 	if v == nil {
 		return h
 	}

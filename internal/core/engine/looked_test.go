@@ -34,13 +34,13 @@ const atGate = "3d0c7e9a-5a51-4c5c-9a5e-0d6c1f0a7b11"
 func newHeavy(t *testing.T, ids ...string) *heavy {
 	t.Helper()
 	h := &heavy{looked: make(chan struct{}), gate: make(chan struct{})}
-	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20, Effects: []part.EffectsOf{func(_ context.Context, d *part.Decided) (part.Effects, error) {
+	h.fixture = newFixture(t, engine.Options{CacheBytes: 1, LookedBytes: 1 << 20}, enginetest.Effects(func(_ context.Context, d *part.Decided) (part.Effects, error) {
 		if d.CorrelationID == atGate {
 			h.looked <- struct{}{}
 			<-h.gate
 		}
 		return part.Effects{}, nil
-	}}})
+	})...)
 	h.DeploySource(t, heavySpec)
 	for _, id := range ids {
 		size := 500_000

@@ -36,12 +36,12 @@ func survive(t *testing.T, do func()) {
 }
 
 // turns returns an engine with an account whose writers take turns, because one of them was overtaken, and what the engine's store goes through.
-func turns(t *testing.T, o engine.Options) (*fixture, *hooked) {
+func turns(t *testing.T, o engine.Options, parts ...part.Part) (*fixture, *hooked) {
 	t.Helper()
 	f := newFixture(t, engine.Options{})
 	h := &hooked{Store: f.Store}
 	o.Store, o.Clock, o.Logger = h, f.Clock, slog.New(slog.DiscardHandler)
-	f.Engine = engine.New(o)
+	f.Engine = engine.New(o).Use(parts...)
 	f.DeploySource(t, accountSpec)
 	f.Post(t, "account/"+id+"/was_opened", `{"data":{},`+meta+`}`)
 	h.next(func(do func() ([]store.Result, error)) ([]store.Result, error) {
@@ -56,13 +56,13 @@ func turns(t *testing.T, o engine.Options) (*fixture, *hooked) {
 func TestPanicInTurn(t *testing.T) {
 	t.Parallel()
 	panics := false
-	f, _ := turns(t, engine.Options{Effects: []part.EffectsOf{func(context.Context, *part.Decided) (part.Effects, error) {
+	f, _ := turns(t, engine.Options{}, enginetest.Effects(func(context.Context, *part.Decided) (part.Effects, error) {
 		if panics {
 			panics = false
 			panic("a fault")
 		}
 		return part.Effects{}, nil
-	}}})
+	})...)
 
 	panics = true
 	survive(t, func() { _, _ = f.Execute(t.Context(), enginetest.Command(t, "account/"+id+"/was_paid", paid())) })
@@ -176,12 +176,12 @@ func TestPanicOfADeployment(t *testing.T) {
 	d := &deployments{Store: f.Store}
 	var e *engine.Engine
 	asked := 0
-	e = engine.New(engine.Options{Store: d, Clock: f.Clock, Renew: func(ctx context.Context, _ j17.Tenant) error {
+	e = engine.New(engine.Options{Store: d, Clock: f.Clock}).Use(renewing(func(ctx context.Context, _ j17.Tenant) error {
 		if asked++; asked == 1 {
 			panic("a fault")
 		}
 		return d.adopt(ctx, e)
-	}})
+	}))
 	d.put(t, fmt.Sprintf(firstSpec, ""))
 	if err := d.adopt(t.Context(), e); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []string
 	var ids []j17.StreamID
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for _, s := range d.Scheduled {
@@ -46,7 +46,7 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 			}
 			return part.Effects{Committed: func(committed []j17.StreamID) { ids = append(ids, committed...) }}, nil
 		},
-	}})
+	)...)
 	// A hundred schedules an event, each cancelled by as many events as a schedule may name.
 	cancel := ""
 	for i := range 100 {
@@ -97,7 +97,7 @@ func TestEffectsSeeWhatIsScheduled(t *testing.T) {
 func TestTimesOfTheData(t *testing.T) {
 	f := newFixture(t, engine.Options{})
 	var got []int64
-	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
+	f.Engine = engine.New(engine.Options{Store: f.Store, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			got = nil
 			for i := range d.Scheduled {
@@ -105,7 +105,7 @@ func TestTimesOfTheData(t *testing.T) {
 			}
 			return part.Effects{}, nil
 		},
-	}})
+	)...)
 	const at = `{"schedule": {"at": "$.data.%s"%s, "emit": {"aggregate_type": "note", "id": "$.key", "event_type": "was_written"}}}`
 	f.DeploySource(t, fmt.Sprintf(laterSpec, fmt.Sprintf(at, "due", "")+","+fmt.Sprintf(at, "due", `, "before": "24h"`)+","+fmt.Sprintf(at, "due", `, "after": "2h"`)+","+fmt.Sprintf(at, "never?", "")))
 	now, stuff := f.Clock.Now().Unix(), func(due string) error {

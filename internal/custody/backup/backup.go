@@ -21,6 +21,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
 	"j17/internal/base/keyfile"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
@@ -43,13 +44,8 @@ type Options struct {
 	Logger   *slog.Logger
 	// Head tells size and root of an environment's log up to a position.
 	Head func(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (size uint64, root [32]byte, err error)
-	// Secrets is where the private keys of logs stand, which no backup in clear has.
-	Secrets []store.Space
-	// Open tells what a backup in clear has of the items of some spaces in which secrets stand beside other things; nil for nothing. Of other
-	// spaces it has all.
-	Open map[store.Space]func(value []byte) []byte
-	// Derived are the spaces whose items are made anew from events.
-	Derived []store.Space
+	// Spaces are those of all parts of the program.
+	Spaces []part.Space
 	// Folder is where backups go unless the settings say otherwise.
 	Folder string
 	// ByDefault, if not nil, returns the settings of an instance that nobody has set any for, or with "" those of the server. Where it is nil there
@@ -70,6 +66,8 @@ type Options struct {
 // Service makes and keeps backups. It is safe for concurrent use.
 type Service struct {
 	Options
+	// spaces are those of the options, by their names.
+	spaces  map[store.Space]part.Space
 	mint    *ident.Minter
 	keyFile *keyfile.File
 	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
@@ -134,7 +132,7 @@ func (s *Service) Stats() Stats {
 // New returns a service. Backups that were not finished when the server ended have failed by its return.
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
-		Options: o, mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
+		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
 		more: make(chan struct{}, 1), turns: map[string]uint64{}, loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
 	}
 	s.schedule = o.Worker.Queue(s.looks())

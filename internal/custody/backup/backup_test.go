@@ -87,13 +87,16 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 			e, err := h.store.Extent(ctx, t)
 			return e.Events, [32]byte{1, 2, 3}, err
 		},
-		Secrets: []store.Space{control.SecretSpace}, Derived: []store.Space{"made.anew"},
-		Open: map[store.Space]func([]byte) []byte{"half": func(value []byte) []byte {
-			if before, _, found := bytes.Cut(value, []byte("secret")); found {
-				return before
-			}
-			return nil
-		}},
+		Spaces: []part.Space{
+			{Declared: store.Declared{Space: control.SecretSpace}, Secret: true},
+			{Declared: store.Declared{Space: "made.anew"}, Derived: true},
+			{Declared: store.Declared{Space: "half"}, Open: func(value []byte) []byte {
+				if before, _, found := bytes.Cut(value, []byte("secret")); found {
+					return before
+				}
+				return nil
+			}},
+		},
 		Folder: h.folder, KeyFile: filepath.Join(tb.TempDir(), "backup.key"), Private: true, Program: "test",
 		Free:      func(string) (uint64, uint64, error) { return 1 << 40, 1 << 41, nil },
 		Committed: func() uint64 { return 0 },

@@ -52,9 +52,6 @@ const (
 	noteBytes  = 4 << 20
 )
 
-// Spaces lists where data of streams may stand: nowhere. Of erased streams only the keys are kept, until they are noted.
-func (s *Service) Spaces() []store.Declared { return nil }
-
 // Erase has it noted beside the backups that streams were erased, so that whoever restores one erases them again. It returns when that is
 // certain to happen; it may take until an object store answers.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {

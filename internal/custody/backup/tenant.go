@@ -137,7 +137,7 @@ func (p *pass) others(ctx context.Context, t j17.Tenant, a store.Archive, w *rep
 		if err == nil && p.passedOver(t, item.Space) {
 			continue
 		}
-		if open := p.Open[item.Space]; err == nil && open != nil && !p.job.row.Encrypted {
+		if open := p.spaces[item.Space].Open; err == nil && open != nil && !p.job.row.Encrypted {
 			if item.Value = open(item.Value); item.Value == nil {
 				continue
 			}
@@ -330,8 +330,8 @@ func (p *pass) passedOver(t j17.Tenant, space store.Space) bool {
 	case rowSpace, idSpace, unfinishedSpace, dueSpace, erasedSpace:
 		return true
 	}
-	if slices.Contains(p.Derived, space) {
+	if p.spaces[space].Derived {
 		return t != j17.System
 	}
-	return !p.job.row.Encrypted && slices.Contains(p.Secrets, space)
+	return !p.job.row.Encrypted && p.spaces[space].Secret
 }

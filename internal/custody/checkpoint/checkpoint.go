@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -97,14 +98,18 @@ func New(o Options) *Service {
 }
 
 // Queues are those of the work that the service waits with until it is due.
-func (s *Service) Queues() []*worker.Queue { return []*worker.Queue{s.removals, s.periods} }
+func (s *Service) Queues() worker.Queues { return worker.Queues{s.removals, s.periods} }
+
+// Settle does all of that which is due now.
+func (s *Service) Settle(ctx context.Context) error { return s.Queues().Settle(ctx) }
+
+// NextDue returns when something of it is due next, the zero time for nothing.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Queues().NextDue(ctx) }
 
 // Run makes root checkpoints by themselves, and removes what is not needed any more, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g errgroup.Group
-	for _, q := range s.Queues() {
-		g.Go(func() error { return q.Run(ctx) })
-	}
+	g.Go(func() error { return s.Queues().Run(ctx) })
 	loops := []worker.Loop{{Name: "root_checkpoint_events", Every: followPause, Do: s.follow()}}
 	for range atOnce {
 		loops = append(loops, worker.Loop{Name: "checkpoints", Wake: s.more, Do: s.next})

@@ -82,10 +82,8 @@ func damagedState(key, why string) error {
 // keptKey is where a checkpoint keeps the state of an aggregate.
 func keptKey(key j17.Key, id string) string { return key.String() + "/" + id }
 
-// Checks tell what is wrong with the states that are kept.
-func Checks() map[store.Space]func(key string, value []byte) error {
-	return map[store.Space]func(string, []byte) error{states: func(key string, value []byte) error {
-		_, err := readKept(&store.Item{Key: key, Value: value})
-		return err
-	}}
+// checkKept returns what is wrong with a state that is kept, nil for nothing.
+func checkKept(key string, value []byte) error {
+	_, err := readKept(&store.Item{Key: key, Value: value})
+	return err
 }

@@ -217,7 +217,7 @@ func TestOutdatedCheckpoints(t *testing.T) {
 		if err := f.Erase(t.Context(), enginetest.Tenant, part.Erased{Keys: []j17.Key{key}}); err != nil {
 			t.Fatal(err)
 		}
-		if held, err := store.HeldBy(t.Context(), f.Store, enginetest.Tenant, f.Spaces(), key); err != nil || len(held) > 0 {
+		if held, err := store.HeldBy(t.Context(), f.Store, enginetest.Tenant, part.Declared(f.Part().Spaces), key); err != nil || len(held) > 0 {
 			t.Errorf("of what was erased there is %v, %v", held, err)
 		}
 	}

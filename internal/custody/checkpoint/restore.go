@@ -167,18 +167,13 @@ func outdated(why string) error {
 	return j17.Errorf(j17.CodeCheckpointOutdated, "The checkpoint is not what its aggregates are made of any more: %s Make a new one.", why)
 }
 
-// Spaces lists where states of streams stand. The service is one of the holders of an erasure, and comes before the engine.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{{Space: states, OfStreams: true}}
-}
-
 // Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	// Whoever has looked at the streams before they were rewritten has written by now, and whoever looks later sees that they were.
 	s.erasing.Lock()
 	defer s.erasing.Unlock()
 	for _, key := range e.Keys {
-		held, err := store.HeldBy(ctx, s.Store, t, s.Spaces(), key)
+		held, err := store.HeldBy(ctx, s.Store, t, []store.Declared{{Space: states, OfStreams: true}}, key)
 		if err != nil {
 			return err
 		}

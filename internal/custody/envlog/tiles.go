@@ -34,9 +34,6 @@ const (
 // headItem is the key of the one item of a space that has one.
 const headItem = "current"
 
-// Derived lists the spaces whose items follow from the events: where they are missing as a whole they are made anew.
-func Derived() []store.Space { return []store.Space{tileSpace, positionSpace, headSpace} }
-
 // Each value begins with its version, and all but tiles, which the tree itself proves, end with a checksum over key and value.
 const (
 	formatVersion = 1

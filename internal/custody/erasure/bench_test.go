@@ -62,7 +62,7 @@ func BenchmarkTombstone(b *testing.B) {
 			_, err = tombs.Execute(b.Context(), tenant, made.ID, true)
 		}
 		if err == nil {
-			err = tombs.Queue().Settle(b.Context())
+			err = tombs.Settle(b.Context())
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -37,8 +37,10 @@ func (x *execution) complete(ctx context.Context) error {
 		sides, x.put(), x.claim.Remove(),
 		store.Side{Op: store.Put, Space: certificates, Key: r.id, Value: []byte(note)},
 	))
-	if err == nil && x.o.Completed != nil {
-		x.o.Completed()
+	for i := range x.parts {
+		if told := x.parts[i].Erase.Completed; told != nil && err == nil {
+			told()
+		}
 	}
 	return err
 }

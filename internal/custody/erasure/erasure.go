@@ -9,6 +9,7 @@ package erasure
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"j17"
 	"j17/internal/base/clock"
@@ -18,15 +19,6 @@ import (
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
-
-// Holder is what a package does that keeps data of streams beside their events.
-type Holder interface {
-	// Spaces lists where data of streams may stand, or have stood, for Purge.
-	Spaces() []store.Declared
-	// Erase removes what is kept of streams that were rewritten, on disk and in memory. Nobody gets to see it any more when it
-	// returns. It can be repeated, and may be called for streams of which there is nothing.
-	Erase(ctx context.Context, t j17.Tenant, e part.Erased) error
-}
 
 // Storage is what the service needs of a store.
 type Storage interface {
@@ -68,21 +60,12 @@ type Options struct {
 	// By returns who acts in a context, and Record adds to the audit log what was done.
 	By     func(ctx context.Context) string
 	Record func(ctx context.Context, t j17.Tenant, a *Act) error
-	// Beside returns writes that belong into the commit that replaces events of streams, and what they were decided by: so that what is found by
-	// these, and shown beside them, is not seen any more when they are not. Where one of the fences or conditions does not hold it is asked again. nil
-	// where there is nothing of that kind. A holder does the same later: where Beside fails, that is enough.
-	Beside func(ctx context.Context, t j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error)
-	// Holders are all who keep data of streams.
-	Holders []Holder
-	// Gone is told of streams that nobody keeps anything of any more; nil where nobody asks.
-	Gone func(t j17.Tenant, keys []j17.Key)
-	// Completed is told when a tombstone is completed: from then on nothing of what was erased is needed in memory. nil where nobody asks.
-	Completed func()
 }
 
 // Service erases. It is safe for concurrent use.
 type Service struct {
 	o     Options
+	parts []part.Part
 	mint  *ident.Minter
 	queue *worker.Queue
 	// part is how many events are rewritten in one commit.
@@ -105,13 +88,17 @@ func New(o Options) *Service {
 	return s
 }
 
-// Queue is that of the tombstones that are being executed.
-func (s *Service) Queue() *worker.Queue { return s.queue }
+// Use tells the service of the parts of the program, once, before Run. They are asked in their order.
+func (s *Service) Use(parts ...part.Part) { s.parts = parts }
 
 // Run executes tombstones until the context ends.
-func (s *Service) Run(ctx context.Context) error {
-	return s.queue.Run(ctx)
-}
+func (s *Service) Run(ctx context.Context) error { return s.queue.Run(ctx) }
+
+// NextDue returns when the next tombstone is to be executed, the zero time for none.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queue.NextDue(ctx) }
+
+// Settle executes all that are due now.
+func (s *Service) Settle(ctx context.Context) error { return s.queue.Settle(ctx) }
 
 // record adds to the audit log what was done, which stays done if that fails.
 func (s *Service) record(ctx context.Context, t j17.Tenant, a *Act) {

@@ -223,22 +223,26 @@ func (x *execution) release(ctx context.Context) error {
 		}
 		gone.Keys, gone.Ends = append(gone.Keys, e.key), append(gone.Ends, end)
 	}
-	for _, h := range x.o.Holders {
-		if err := h.Erase(ctx, x.tenant, gone); err != nil {
-			return err
+	for i := range x.parts {
+		if erase := x.parts[i].Erase.Streams; erase != nil {
+			if err := erase(ctx, x.tenant, gone); err != nil {
+				return err
+			}
 		}
 	}
-	if x.o.Gone != nil {
-		x.o.Gone(x.tenant, gone.Keys)
+	for i := range x.parts {
+		if told := x.parts[i].Erase.Gone; told != nil {
+			told(x.tenant, gone.Keys)
+		}
 	}
 	r.Note, r.Released, r.ReleasedTo = "", r.Done, r.Cursor
 	return nil
 }
 
-// spaces returns where holders may have data of streams: under the streams' own keys, and in an order that does not tell streams apart.
+// spaces returns where parts may have data of streams: under the streams' own keys, and in an order that does not tell streams apart.
 func (s *Service) spaces() (ofStreams, whole []store.Declared) {
-	for _, h := range s.o.Holders {
-		for _, d := range h.Spaces() {
+	for i := range s.parts {
+		for _, d := range part.Declared(s.parts[i].Spaces) {
 			if d.Whole {
 				whole = append(whole, d)
 			} else {

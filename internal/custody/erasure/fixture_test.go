@@ -66,11 +66,13 @@ type holder struct {
 	refuse string
 }
 
-func (h *holder) Spaces() []store.Declared {
-	return append(new(engine.Engine).Spaces(), store.Declared{Space: "whole", Whole: true})
+// part is the holder as one of the parts of the program.
+func (h *holder) part() part.Part {
+	spaces := append((*engine.Engine)(nil).Part().Spaces, part.Space{Declared: store.Declared{Space: "whole", Whole: true}})
+	return part.Part{Spaces: spaces, Erase: part.Erase{Streams: h.erase}}
 }
 
-func (h *holder) Erase(_ context.Context, _ j17.Tenant, e part.Erased) error {
+func (h *holder) erase(_ context.Context, _ j17.Tenant, e part.Erased) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.TombstoneID == h.refuse {
@@ -118,14 +120,15 @@ func (f *fixture) open(t *testing.T, wrap func(*pebble.Store) erasure.Storage) {
 			return nil
 		},
 		Restoring: func(j17.Tenant) bool { return f.restoring },
-		Beside: func(_ context.Context, _ j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error) {
-			if f.beside == nil {
-				return nil, nil, nil
-			}
-			return f.beside(of)
-		},
-		Holders: []erasure.Holder{f.holder},
 	})
+	holding := f.holder.part()
+	holding.Erase.Beside = func(_ context.Context, _ j17.Tenant, of []part.Replaced) ([]store.Side, []store.Fence, error) {
+		if f.beside == nil {
+			return nil, nil, nil
+		}
+		return f.beside(of)
+	}
+	f.tombs.Use(holding)
 }
 
 // write writes an event of somebody, about somebody else where target is not "".
@@ -166,7 +169,7 @@ func (f *fixture) force(t *testing.T, id string) {
 
 func (f *fixture) settle(t *testing.T) {
 	t.Helper()
-	if err := f.tombs.Queue().Settle(t.Context()); err != nil {
+	if err := f.tombs.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

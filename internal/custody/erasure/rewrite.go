@@ -61,7 +61,7 @@ func (x *execution) rewrite(ctx context.Context, some []*entry) error {
 
 // rewriteUnit replaces events of streams in one commit: all of them, or of a single stream the next ones.
 func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
-	for try, beside := 1, x.o.Beside; ; try++ {
+	for try, beside := 1, x.beside; ; try++ {
 		keys := make([]j17.Key, len(some))
 		for i, e := range some {
 			keys[i] = e.key
@@ -98,7 +98,7 @@ func (x *execution) rewriteUnit(ctx context.Context, some []*entry) error {
 		if beside != nil {
 			sides, fences, err := beside(ctx, x.tenant, replaced)
 			if err != nil {
-				beside, sides, fences = nil, nil, nil // holders see to it
+				beside, sides, fences = nil, nil, nil // the parts remove it later
 			}
 			unit.Side, unit.Fences = append(unit.Side, sides...), append(unit.Fences, fences...)
 		}
@@ -206,4 +206,18 @@ func marker(ev *j17.Event, chain hash, id, at string) []byte {
 	b = append(b, `","tombstoned_at":"`...)
 	b = append(b, at...)
 	return append(b, `"}`...)
+}
+
+// beside returns the writes of all parts that belong into the commit that replaces events of streams, and what they rest on.
+func (s *Service) beside(ctx context.Context, t j17.Tenant, of []part.Replaced) (sides []store.Side, fences []store.Fence, err error) {
+	for i := range s.parts {
+		if beside := s.parts[i].Erase.Beside; beside != nil {
+			more, on, err := beside(ctx, t, of)
+			if err != nil {
+				return nil, nil, err
+			}
+			sides, fences = append(sides, more...), append(fences, on...)
+		}
+	}
+	return sides, fences, nil
 }

@@ -206,13 +206,13 @@ func TestLaidOutAnew(t *testing.T) {
 // TestWhatIsDerivedIsLoaded: what is kept of events beside them comes with them, of each item what the last event says.
 func TestWhatIsDerivedIsLoaded(t *testing.T) {
 	const space store.Space = "test.last"
-	fx := enginetest.New(t, engine.Options{Derived: []part.DerivedOf{func(_ context.Context, e *part.Entering) (sides []store.Side, err error) {
+	fx := enginetest.New(t, engine.Options{}, enginetest.Derived(func(_ context.Context, e *part.Entering) (sides []store.Side, err error) {
 		for i := range e.Events {
 			o := &e.Events[i]
 			sides = append(sides, store.Side{Op: store.Put, Space: space, Key: o.Key.String(), Value: o.JSON})
 		}
 		return sides, nil
-	}}})
+	})...)
 	var events, bytes int64
 	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store, Loaded: func(_ j17.Tenant, e, b int64) { events, bytes = e, b }}}
 	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
@@ -234,7 +234,7 @@ func TestWhatIsDerivedIsFenced(t *testing.T) {
 	const guard store.Space = "test.guard"
 	var fx *enginetest.Fixture
 	known, asked, told := uint64(0), 0, 0
-	fx = enginetest.New(t, engine.Options{Derived: []part.DerivedOf{func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
+	fx = enginetest.New(t, engine.Options{}, enginetest.Derived(func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 		e.Require(store.Fence{Space: guard, Key: "k", Rev: known}, func() {
 			told++
 			item, err := fx.Store.Get(ctx, elsewhere, guard, "k")
@@ -247,7 +247,7 @@ func TestWhatIsDerivedIsFenced(t *testing.T) {
 			return nil, nil
 		}
 		return nil, fx.Store.Write(ctx, elsewhere, []store.Side{{Op: store.Put, Space: guard, Key: "k"}})
-	}}})
+	})...)
 	f := &fixture{fx, &loading.Loader{Engine: fx.Engine, Store: fx.Store}}
 	f.Deploy(elsewhere, enginetest.Compiled(t, enginetest.NamesSpec), nil)
 	text := fmt.Sprintf(`{"key":"note:%s","type":"was_written","data":{},"metadata":{"actor":{"type":"user","id":"%s"}}}`+"\n", id, user)

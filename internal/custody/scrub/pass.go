@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"j17"
-	"j17/internal/custody/envlog"
+	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
 
@@ -135,12 +135,13 @@ func (s *Service) stepItems(ctx context.Context) error {
 		}
 		last = store.ItemName{Space: it.Space, Key: it.Key}
 		n++
-		if len(it.Value) == 0 && slices.Contains(s.Void, it.Space) {
+		space := s.spaces[it.Space]
+		if len(it.Value) == 0 && space.Void {
 			void = append(void, store.Side{Op: store.Delete, Space: it.Space, Key: it.Key, Cond: store.IfRev, Rev: it.Rev})
 		}
-		if check := s.Checks[it.Space]; check != nil {
+		if check := space.Check; check != nil {
 			bad := check(it.Key, it.Value)
-			if bad != nil && ofLog(it.Space) {
+			if bad != nil && s.ofLog(it.Space) {
 				if bad, err = s.mend(ctx, t, last, check); err != nil {
 					return err
 				}
@@ -351,7 +352,9 @@ func before(at j17.StreamID) j17.StreamID {
 }
 
 // ofLog reports whether the items of a space follow from events, as tiles of a log.
-func ofLog(space store.Space) bool { return slices.Contains(envlog.Derived(), space) }
+func (s *Service) ofLog(space store.Space) bool {
+	return s.spaces[space].Derived && slices.ContainsFunc(s.Log.Part().Spaces, func(of part.Space) bool { return of.Space == space })
+}
 
 // mend has the log of an environment made anew if one of its items is bad, and returns what is wrong with the item then. What counts is what is
 // stored now: an item of before may have been mended together with another one.

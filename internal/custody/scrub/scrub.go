@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/envlog"
 	"j17/internal/storage/store"
@@ -39,11 +40,9 @@ type Options struct {
 	Worker *worker.Kit
 	// Committed counts the events that were written since the start.
 	Committed func() uint64
-	// Checks tell what is wrong with the items of spaces, nil for nothing. Of other spaces it is only looked whether items can be read.
-	Checks map[store.Space]func(key string, value []byte) error
-	// Void are the spaces of which an item without a value says what no item says. A pass removes such items: an older version of the program
-	// may have left some, and their keys may tell what nobody may know any more.
-	Void []store.Space
+	// Spaces are those of all parts of the program. A pass removes items that say the same as none: an older version of the program may have left
+	// some, and their keys may tell what nobody may know any more. Of spaces without a check it is only looked whether items can be read.
+	Spaces []part.Space
 }
 
 // How much of the machine a pass may have, and how often there is one. An event costs as much as eventCost bytes beside its own: it
@@ -133,6 +132,8 @@ type state struct {
 // Service looks for damage. It is safe for concurrent use.
 type Service struct {
 	Options
+	// spaces are those of the options, by their names.
+	spaces map[store.Space]part.Space
 	// wake begins a pass at once.
 	wake chan struct{}
 
@@ -152,7 +153,9 @@ type Service struct {
 }
 
 // New returns a service. Run must be called for it to do anything.
-func New(o Options) *Service { return &Service{Options: o, wake: make(chan struct{}, 1)} }
+func New(o Options) *Service {
+	return &Service{Options: o, spaces: part.ByName(o.Spaces), wake: make(chan struct{}, 1)}
+}
 
 // Run looks at everything again and again until the context ends.
 func (s *Service) Run(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/checkpoint"
 	"j17/internal/custody/envlog"
@@ -85,9 +86,13 @@ func (f *fixture) open(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&f.log, nil))
 	kit := worker.New(f.clock, logger)
 	f.logs = envlog.New(envlog.Options{Store: counting{f.store, &f.whole}, Clock: f.clock, Worker: kit, Origin: func(t j17.Tenant) (string, error) { return string(t), nil }})
-	checks := envlog.Checks()
-	maps.Copy(checks, checkpoint.Checks())
-	f.Service = scrub.New(scrub.Options{Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Committed: func() uint64 { return f.committed }, Checks: checks, Void: []store.Space{"void"}})
+	f.Service = scrub.New(scrub.Options{
+		Store: f.store, Log: f.logs, Clock: hurried{f.clock}, Logger: logger, Worker: kit, Committed: func() uint64 { return f.committed },
+		Spaces: slices.Concat(
+			f.logs.Part().Spaces, (*checkpoint.Service)(nil).Part().Spaces,
+			[]part.Space{{Declared: store.Declared{Space: "void"}, Void: true}},
+		),
+	})
 }
 
 func (f *fixture) close(t *testing.T) {

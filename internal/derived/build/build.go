@@ -216,29 +216,15 @@ func (s *Service) Stats() Stats {
 }
 
 // Run carries out builds until the context ends.
-func (s *Service) Run(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- s.removals.Run(ctx) }()
-	return errors.Join(s.jobs.Run(ctx), <-done)
-}
+func (s *Service) Run(ctx context.Context) error { return s.queues().Run(ctx) }
 
 // Settle carries out all that can be done now. What waits for something else is left.
-func (s *Service) Settle(ctx context.Context) error {
-	return errors.Join(s.jobs.Settle(ctx), s.removals.Settle(ctx))
-}
+func (s *Service) Settle(ctx context.Context) error { return s.queues().Settle(ctx) }
 
 // NextDue returns when something is to be done next, the zero time for nothing.
-func (s *Service) NextDue(ctx context.Context) (time.Time, error) {
-	next, err := s.jobs.NextDue(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	other, err := s.removals.NextDue(ctx)
-	if next.IsZero() || !other.IsZero() && other.Before(next) {
-		next = other
-	}
-	return next, err
-}
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
+
+func (s *Service) queues() worker.Queues { return worker.Queues{s.jobs, s.removals} }
 
 // key is that of a build's items.
 func key(kind, name string) string { return kind + "/" + name }

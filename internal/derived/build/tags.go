@@ -288,6 +288,14 @@ func (s *Tagger) Adopt(ctx context.Context, t j17.Tenant) error {
 	return engine.StorageError(err)
 }
 
+// adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.
+func (s *Tagger) adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.Adopt(ctx, t); err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the tags of an environment are not prepared yet",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
 // tagProgress is the details of the error of tags that older events do not all have yet.
 type tagProgress struct {
 	Tags  []string `json:"tags"`

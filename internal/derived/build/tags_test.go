@@ -11,10 +11,8 @@ import (
 
 	"j17"
 	"j17/internal/core/command"
-	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
-	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/loading"
 	"j17/internal/derived/build"
@@ -42,23 +40,15 @@ type tagHouse struct {
 func newTagHouse(tb testing.TB) *tagHouse {
 	tb.Helper()
 	h := &tagHouse{tb: tb}
-	h.Fixture = enginetest.New(tb, h.options())
+	h.Fixture = enginetest.New(tb, engine.Options{})
 	h.begin()
 	return h
-}
-
-func (h *tagHouse) options() engine.Options {
-	return engine.Options{
-		Derived: []part.DerivedOf{func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return h.tagging.Derive(ctx, e) }},
-		Tagged: func(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence, names []string) error {
-			return h.tagging.Tagged(ctx, t, d, fences, names)
-		},
-	}
 }
 
 func (h *tagHouse) begin() {
 	log := slog.New(slog.DiscardHandler)
 	h.tagging = build.NewTagger(build.TaggerOptions{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log, Engine: h.Engine})
+	h.Use(h.tagging.Part())
 }
 
 // deploy deploys a spec, behind a fence on what says that it is deployed.
@@ -256,7 +246,7 @@ func TestTaggingIsCutShort(t *testing.T) {
 				if err := h.Store.Close(); err != nil {
 					t.Fatal(err)
 				}
-				h.Open(t, h.options())
+				h.Open(t, engine.Options{})
 			}
 
 			// Somebody else goes on when the lease is over.
@@ -287,7 +277,7 @@ func TestTagsOfBefore(t *testing.T) {
 	if err := h.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h.Open(t, h.options())
+	h.Open(t, engine.Options{})
 	h.begin()
 	h.deploy("", `"course": "$.data.course"`)
 	condition := func(want string) {

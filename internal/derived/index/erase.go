@@ -11,14 +11,6 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Spaces lists where data of streams may stand, in an order that is not that of streams. Slots name the sets that a change of many rows
-// is about.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{
-		{Space: entrySpace, Whole: true}, {Space: rowSpace, Whole: true}, {Space: sourceSpace, Whole: true}, {Space: slotSpace, Whole: true},
-	}
-}
-
 // Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there by themselves, by
 // the notes in it. A build that has not come so far begins anew, since some of its rows may be of before; what a build has left that has
 // failed goes.

@@ -18,7 +18,7 @@ import (
 func (h *house) holds(p *process) bool {
 	h.tb.Helper()
 	const text = "axolotl"
-	for _, d := range p.Spaces() {
+	for _, d := range part.Declared(p.Part().Spaces) {
 		items, err := h.disk.Scan(h.tb.Context(), prod, d.Space, store.Range{}, 100_000)
 		if err != nil {
 			h.tb.Fatal(err)

@@ -14,11 +14,6 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Spaces lists where data of streams may stand: the records of places, and the entries, whose keys have coordinates.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{{Space: places, OfStreams: true}, {Space: cells, Whole: true}}
-}
-
 // Erase puts streams that were rewritten where the events say that they have now, which mostly is nowhere. What a build has read before
 // does not come back.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
@@ -46,7 +41,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 		}
 
 		// What is in slots that nobody needs any more, as far as this process has heard of what is deployed.
-		held, err := store.HeldBy(ctx, s.Store, t, s.Spaces(), key)
+		held, err := store.HeldBy(ctx, s.Store, t, []store.Declared{{Space: places, OfStreams: true}}, key)
 		if err != nil {
 			return err
 		}

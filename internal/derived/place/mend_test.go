@@ -81,14 +81,10 @@ func (h *house) spoil(change func(db *raw.DB)) {
 // begin opens the store anew, with services that know nothing.
 func (h *house) begin() {
 	h.tb.Helper()
-	h.Open(h.tb, engine.Options{
-		Derived: []part.DerivedOf{
-			func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return h.places.Derive(ctx, e) },
-		},
-		Mend: func(ctx context.Context, t j17.Tenant, item store.ItemName) bool { return h.places.Mend(ctx, t, item) },
-	})
+	h.Open(h.tb, engine.Options{})
 	fresh := h.over(h.Engine)
 	h.builds, h.places = fresh.builds, fresh.places
+	h.Use(h.places.Part())
 	h.DeploySource(h.tb, shops)
 	if err := h.places.Adopt(h.tb.Context(), enginetest.Tenant); err != nil {
 		h.tb.Fatal(err)

@@ -379,6 +379,14 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
 	return k, engine.StorageError(err)
 }
 
+// adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.
+func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.Adopt(ctx, t); err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "the places of an environment are not prepared yet",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
 // Await waits until the builds of a tenant's places have ended, or the context has.
 func (s *Service) Await(ctx context.Context, t j17.Tenant) error {
 	k, err := s.present(context.WithoutCancel(ctx), t)

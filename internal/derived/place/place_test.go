@@ -53,7 +53,7 @@ type house struct {
 func newHouse(tb testing.TB, src string) *house {
 	tb.Helper()
 	h := &house{tb: tb}
-	h.Fixture = enginetest.New(tb, engine.Options{Derived: []part.DerivedOf{
+	h.Fixture = enginetest.New(tb, engine.Options{}, enginetest.Derived(
 		func(ctx context.Context, e *part.Entering) ([]store.Side, error) {
 			sides, err := h.places.Derive(ctx, e)
 			if h.deciding != nil {
@@ -61,7 +61,7 @@ func newHouse(tb testing.TB, src string) *house {
 			}
 			return sides, err
 		},
-	}})
+	)...)
 	log, pauses := slog.New(slog.DiscardHandler), &hasty{now: time.Unix(1_700_000_000, 0)}
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
 	h.places = place.New(place.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Clock: pauses, Worker: worker.New(pauses, log), Logger: log})

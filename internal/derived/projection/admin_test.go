@@ -93,9 +93,7 @@ func (s *server) open(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	kit := worker.New(s.clock, logger)
-	s.engine = engine.New(engine.Options{
-		Store: st, Clock: s.clock, Logger: logger, Renew: func(ctx context.Context, t j17.Tenant) error { return s.specs.Renew(ctx, t) },
-	})
+	s.engine = engine.New(engine.Options{Store: st, Clock: s.clock, Logger: logger})
 	feeds := feed.New(feed.Options{Store: st, Clock: s.clock, Logger: logger, Worker: kit})
 	s.builds = build.New(build.Options{Store: st, Clock: s.clock, Worker: kit, Logger: logger, Parallel: 2})
 	s.indexes = index.New(index.Options{Store: looked{st, s}, Feed: feeds, Build: s.builds, Clock: s.clock, Worker: kit, Logger: logger})
@@ -109,21 +107,23 @@ func (s *server) open(tb testing.TB) {
 	s.views.SettleIn(20 * time.Millisecond)
 	s.specs = deploy.New(deploy.Options{
 		Registry: s.registry, Engine: s.engine, Blobs: blob.New(blob.Options{Store: st, Clock: s.clock, Worker: kit}), Clock: s.clock, Logger: logger,
-		Beside: s.views.Beside, Try: s.views.TrySpec, Adopted: s.views.Adopted, Settled: s.views.Settled, Unready: s.views.Unready,
-		Store: st, Worker: kit,
-		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
-			if hook := s.preparing; hook != nil {
-				s.preparing = nil
-				hook()
-			}
-			ready, err := s.views.Ready(ctx, t, after)
-			if hook := s.ready; hook != nil && err == nil {
-				s.ready = nil
-				err = hook()
-			}
-			return ready, err
-		},
+		Settled: s.views.Settled, Store: st, Worker: kit,
 	})
+	views := s.views.Part()
+	views.Deploy.Ready = func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
+		if hook := s.preparing; hook != nil {
+			s.preparing = nil
+			hook()
+		}
+		ready, err := s.views.Ready(ctx, t, after)
+		if hook := s.ready; hook != nil && err == nil {
+			s.ready = nil
+			err = hook()
+		}
+		return ready, err
+	}
+	s.engine.Use(s.specs.Part(), views)
+	s.specs.Use(views)
 	s.ctx, s.stop = context.WithCancel(tb.Context())
 	s.run(feeds.Run, s.indexes.Run)
 }

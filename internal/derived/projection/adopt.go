@@ -121,6 +121,12 @@ func (s *Service) Settled(ctx context.Context, t j17.Tenant) {
 	}
 }
 
+// await is Settled, for a deployment.
+func (s *Service) await(ctx context.Context, t j17.Tenant) error {
+	s.Settled(ctx, t)
+	return nil
+}
+
 // Rebuild builds the indexes of a projection anew. Those that there are serve until the new ones have caught up.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error {
 	var err error

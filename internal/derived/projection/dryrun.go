@@ -13,6 +13,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/trial"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -70,6 +71,14 @@ func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 		s.logger.LogAttrs(ctx, slog.LevelWarn, "an index that was built for a dry run could not be removed; the next deployment removes it",
 			slog.String("tenant", string(r.t)), slog.Any("error", err))
 	}
+}
+
+// try is TrySpec for a dry run of a deployment; there is nothing to try where nothing is deployed.
+func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) (trial part.Trial, err error) {
+	if s.engine.Spec(t) != nil {
+		trial.Projections, err = s.TrySpec(ctx, t, after, most)
+	}
+	return trial, err
 }
 
 // TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those

@@ -5,11 +5,7 @@ import (
 
 	"j17"
 	"j17/internal/core/part"
-	"j17/internal/storage/store"
 )
-
-// Spaces lists where data of streams may stand: nowhere, what projections yield is kept in memory. Their indexes tell by themselves.
-func (s *Service) Spaces() []store.Declared { return nil }
 
 // Erase lets go of the values of an environment that are kept. One that is computed at this moment is not good any more when it is asked
 // for, since the streams that it was made of have other generations.

@@ -313,7 +313,8 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 }
 
 // Unready lets go of a spec that was prepared. Indexes that only it needs are removed.
-func (s *Service) Unready(ctx context.Context, t j17.Tenant) {
+func (s *Service) Unready(ctx context.Context, t j17.Tenant, _ bool) error {
 	s.specs.all.Delete(t)
 	s.Adopted(ctx, t)
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/worker"
 	"j17/internal/lang/diag"
 	"j17/internal/storage/store"
 )
@@ -34,16 +35,27 @@ func gone(err error) bool {
 	return code == j17.CodeNoSpec || code == j17.CodeNotFound
 }
 
-// Failed is told when Adopt has failed.
-func (s *Service) Failed() <-chan struct{} { return s.failed }
+// adopted is Adopt after a deployment: what it fails at is logged, and tried again by Run.
+func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
+	if err := s.Adopt(ctx, t); err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelError,
+			"who holds unique values in an environment is not known yet, and what takes one is refused until then; it is tried again",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
 
-// AdoptLeft tries again what Adopt has failed at, once for each tenant. hold calls its function while nothing is deployed to a tenant; where
-// there is nothing any more, its error has CodeNoSpec or CodeNotFound.
-func (s *Service) AdoptLeft(ctx context.Context, hold func(ctx context.Context, t j17.Tenant, f func() error) error) error {
+// Run tries again what Adopt has failed at, until the context ends.
+func (s *Service) Run(ctx context.Context) error {
+	s.Worker.Every(ctx, worker.Loop{Name: "unique_sets", Wake: s.failed, Do: s.AdoptLeft})
+	return nil
+}
+
+// AdoptLeft tries again what Adopt has failed at, once for each tenant, while nothing is deployed to it.
+func (s *Service) AdoptLeft(ctx context.Context) error {
 	var failed error
 	for at := range s.left.Range {
 		t, _ := at.(j17.Tenant)
-		switch err := hold(ctx, t, func() error { return s.Adopt(ctx, t) }); {
+		switch err := s.Hold(ctx, t, func() error { return s.Adopt(ctx, t) }); {
 		case err == nil:
 			s.Logger.LogAttrs(ctx, slog.LevelInfo, "it is known again who holds unique values", slog.String("tenant", string(t)))
 		case gone(err):

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/storage/store"
 )
@@ -20,7 +21,7 @@ func newDisk(b *testing.B, src string) *house {
 	b.Chdir(b.TempDir())
 	h := &house{tb: b}
 	h.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: vfs.Default}
-	h.Open(b, h.options())
+	h.Open(b, engine.Options{})
 	b.Cleanup(func() { _ = h.Store.Close() })
 	h.open()
 	if err := h.deploy(src, false); err != nil {

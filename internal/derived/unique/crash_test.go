@@ -15,6 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
 	"j17/internal/storage/store"
 )
@@ -59,7 +60,7 @@ func TestCrashes(t *testing.T) {
 	c := &crashes{fs: vfs.NewCrashableMem(), r: rand.New(rand.NewPCG(7, 7))}
 	h := &house{tb: t}
 	h.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: errorfs.Wrap(c.fs, c)}
-	h.Open(t, h.options())
+	h.Open(t, engine.Options{})
 	h.open()
 	h.unique.Pages(5, 3)
 	r := rand.New(rand.NewPCG(8, 8))
@@ -97,7 +98,7 @@ func TestCrashes(t *testing.T) {
 	for i, at := range c.copies[:min(len(c.copies), looked)] {
 		again := &house{tb: t}
 		again.Fixture = &enginetest.Fixture{Clock: clock.NewManual(time.Unix(1_700_000_100, 0)), FS: at.fs} // leases are over
-		again.Open(t, again.options())
+		again.Open(t, engine.Options{})
 		again.open()
 		err := again.adopt()
 		if errors.Is(err, store.ErrNotFound) {
@@ -161,26 +162,21 @@ func TestSetsThatAreMissing(t *testing.T) {
 	h.must(3, "had_note", `{}`)
 
 	// What fails is tried again, as long as something is deployed.
-	hold := func(_ context.Context, _ j17.Tenant, f func() error) error { return f() }
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := h.unique.Adopt(ended, enginetest.Tenant); !errors.Is(err, context.Canceled) {
 		t.Fatalf("without time: %v", err)
 	}
-	<-h.unique.Failed()
-	if err := h.unique.AdoptLeft(ended, hold); !errors.Is(err, context.Canceled) {
+	if err := h.unique.AdoptLeft(ended); !errors.Is(err, context.Canceled) {
 		t.Fatalf("without time, again: %v", err)
 	}
-	if err := h.unique.AdoptLeft(t.Context(), hold); err != nil {
+	if err := h.unique.AdoptLeft(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.check(map[string]int{"a": 1, "b": 2}, "tried again")
-	none := func(context.Context, j17.Tenant, func() error) error {
-		t.Error("there is nothing left to be tried")
-		return nil
-	}
-	if err := h.unique.AdoptLeft(t.Context(), none); err != nil {
-		t.Fatal(err)
+	tried := h.held
+	if err := h.unique.AdoptLeft(t.Context()); err != nil || h.held != tried {
+		t.Fatalf("there is nothing left to be tried: %v", err)
 	}
 
 	for range 2 {

@@ -12,6 +12,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/derived/build"
 	"j17/internal/lang/diag"
 	"j17/internal/storage/store"
@@ -243,21 +244,14 @@ func (g *generation) place() diag.Pointer {
 	return ""
 }
 
-// Progress is how far the sets of a spec are filled.
-type Progress struct {
-	Done bool
-	// Built of Total elements of the feed are gone through.
-	Built, Total uint64
-}
-
 // readyPages is how many pages are filled at a time for a spec that is prepared.
 const readyPages = 50
 
 // Ready goes on for a while with filling the sets of a spec that is prepared, and tells how far that is.
-func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (p Progress, err error) {
+func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (p part.Readiness, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
-		return Progress{Done: true}, engine.StorageError(err)
+		return part.Readiness{Done: true}, engine.StorageError(err)
 	}
 	f, err := s.begin(ctx, t, after, prepared, w.missing)
 	if err != nil {
@@ -277,8 +271,13 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	return p, engine.StorageError(err)
 }
 
-// Unready gives up what was filled for a spec that is prepared no more.
-func (s *Service) Unready(ctx context.Context, t j17.Tenant) error { return s.remove(ctx, t, prepared) }
+// Unready gives up what was filled for a spec that is no longer prepared, unless another one is by now.
+func (s *Service) Unready(ctx context.Context, t j17.Tenant, other bool) error {
+	if other {
+		return nil
+	}
+	return s.remove(ctx, t, prepared)
+}
 
 // remove gives up a filling, if there is one.
 func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
@@ -303,19 +302,20 @@ const (
 	maxLooked = 500_000
 )
 
-// Try tells what a deployment of a spec would find, and changes nothing. whole is false where history is too long for that.
-func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider) (found []diag.Diagnostic, whole bool, err error) {
+// Try tells what a deployment of a spec would find, and changes nothing. It is partial where history is too long for that.
+func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ int) (trial part.Trial, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
-		return nil, true, engine.StorageError(err)
+		return trial, engine.StorageError(err)
 	}
 	f := &filling{s: s, t: t, d: after, generations: w.missing}
 	f.know()
+	whole := false
 	for !whole && f.items < maxTried && f.done < s.maxLooked {
 		if whole, err = f.page(ctx); err != nil {
-			return nil, false, engine.StorageError(err)
+			return trial, engine.StorageError(err)
 		}
 	}
 	all, err := f.conflicts(ctx)
-	return f.told(all), whole, engine.StorageError(err)
+	return part.Trial{Found: f.told(all), Partial: !whole}, engine.StorageError(err)
 }

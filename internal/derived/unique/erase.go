@@ -13,11 +13,6 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Spaces lists where data of streams may stand: digests of values, and keys of their holders.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{{Space: held, OfStreams: true}, {Space: values, Whole: true}, {Space: waiting, Whole: true}}
-}
-
 // maxOvertaken bounds how often something is looked at anew because others write it.
 const maxOvertaken = 100
 

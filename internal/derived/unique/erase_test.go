@@ -226,6 +226,7 @@ func TestErasureBeforeTheFirstPage(t *testing.T) {
 	m.read = func() { h.must(1, "was_registered", `{"email":"a"}`) }
 	m.write = func() { h.erase(1) }
 	h.unique = unique.New(unique.Options{Store: m, Builds: h.builds, Engine: h.Engine, Logger: slog.New(slog.DiscardHandler)})
+	h.Use(h.part())
 	if err := h.deploy(unlike, false); err != nil {
 		t.Fatal(err)
 	}

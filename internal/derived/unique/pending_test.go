@@ -81,13 +81,11 @@ func newGate(t *testing.T) (*house, *gate) {
 	t.Helper()
 	h := newHouse(t, unlike)
 	g := &gate{Store: h.Store, arrived: make(chan struct{}, 100), decided: make(chan struct{}, 10_000)}
-	h.Engine = engine.New(engine.Options{
-		Store: g, Clock: h.Clock, Logger: slog.New(slog.DiscardHandler),
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
-			return watched{h.unique.Look(t, d, fences), g}
-		},
-	})
+	h.Engine = engine.New(engine.Options{Store: g, Clock: h.Clock, Logger: slog.New(slog.DiscardHandler)})
 	h.open()
+	h.Use(part.Part{Commit: part.Commit{Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
+		return watched{h.unique.Look(t, d, fences), g}
+	}}})
 	if err := h.deploy(unlike, false); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
+	"j17/internal/core/worker"
 	"j17/internal/derived/build"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -38,9 +39,6 @@ const (
 	fillings store.Space = "unique.fillings"
 )
 
-// Void lists the spaces of which an item without a value stands for none: nobody writes such items any more.
-func Void() []store.Space { return []store.Space{values, held} }
-
 // maxGenerations is more than a spec can have sets.
 const maxGenerations = 100_000
 
@@ -57,7 +55,10 @@ type Options struct {
 	Builds *build.Service
 	// Engine is given Look by whoever made it.
 	Engine *engine.Engine
+	Worker *worker.Kit
 	Logger *slog.Logger
+	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any more, its error has CodeNoSpec or CodeNotFound.
+	Hold func(ctx context.Context, t j17.Tenant, f func() error) error
 }
 
 // Service keeps who holds unique values. It is safe for concurrent use.

@@ -45,6 +45,8 @@ const (
 
 // house is an engine with unique values, on a store in memory.
 type house struct {
+	// held counts how often nothing was deployed meanwhile.
+	held int
 	*enginetest.Fixture
 	tb     testing.TB
 	unique *unique.Service
@@ -59,7 +61,7 @@ type house struct {
 func newHouse(tb testing.TB, src string) *house {
 	tb.Helper()
 	h := &house{tb: tb}
-	h.Fixture = enginetest.New(tb, h.options())
+	h.Fixture = enginetest.New(tb, engine.Options{})
 	h.open()
 	if err := h.deploy(src, true); err != nil {
 		tb.Fatal(err)
@@ -67,25 +69,29 @@ func newHouse(tb testing.TB, src string) *house {
 	return h
 }
 
-// options are those of the engine.
-func (h *house) options() engine.Options {
-	return engine.Options{
-		Renew: func(context.Context, j17.Tenant) error {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.adopt()
-		},
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
-			return h.unique.Look(t, d, fences)
-		},
-	}
-}
-
 // open makes the services that keep unique values.
 func (h *house) open() {
 	log := slog.New(slog.DiscardHandler)
 	h.builds = build.New(build.Options{Store: h.Store, Clock: h.Clock, Worker: worker.New(h.Clock, log), Logger: log})
-	h.unique = unique.New(unique.Options{Store: h.Store, Builds: h.builds, Engine: h.Engine, Logger: log})
+	h.unique = unique.New(unique.Options{
+		Store: h.Store, Builds: h.builds, Engine: h.Engine, Worker: worker.New(h.Clock, log), Logger: log,
+		Hold: func(_ context.Context, _ j17.Tenant, f func() error) error {
+			h.held++
+			return f()
+		},
+	})
+	h.Use(h.part())
+}
+
+// part is what the engine is told of.
+func (h *house) part() part.Part {
+	p := h.unique.Part()
+	p.Deploy.Renew = func(context.Context, j17.Tenant) error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.adopt()
+	}
+	return p
 }
 
 // shared is the error of a deployment under which aggregates would have one value.
@@ -296,8 +302,9 @@ func TestHistoryIsFilledIn(t *testing.T) {
 
 		// A trial finds what the deployment finds, and changes nothing.
 		compiled, _ := spec.Compile([]byte(unlike))
-		found, whole, err := h.unique.Try(t.Context(), enginetest.Tenant, decider.New(compiled, nil))
-		if err != nil || !whole || len(found) != conflicts {
+		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, decider.New(compiled, nil), 0)
+		found := trial.Found
+		if err != nil || trial.Partial || len(found) != conflicts {
 			t.Fatalf("seed %d: the trial finds %v, not %d: %v", seed, found, conflicts, err)
 		}
 		err = h.deploy(unlike, false)
@@ -741,9 +748,9 @@ func TestATrialIsBounded(t *testing.T) {
 		whole bool
 	}{{3, 1, false}, {6, 1, false}, {100, 2, true}} {
 		h.unique.LookAt(test.most)
-		found, whole, err := h.unique.Try(t.Context(), enginetest.Tenant, after)
-		if err != nil || len(found) != test.found || whole != test.whole {
-			t.Errorf("of %d elements of the feed: %v, whole: %v, %v", test.most, found, whole, err)
+		trial, err := h.unique.Try(t.Context(), enginetest.Tenant, after, 0)
+		if err != nil || len(trial.Found) != test.found || trial.Partial == test.whole {
+			t.Errorf("of %d elements of the feed: %+v, %v", test.most, trial, err)
 		}
 	}
 }

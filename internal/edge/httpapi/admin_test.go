@@ -17,6 +17,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/erasure"
 	"j17/internal/derived/projection"
@@ -94,14 +95,14 @@ func deploying(tb testing.TB, o *httpapi.Options, d deploy.Options) {
 			return o.Deploy.Hold(ctx, t, f)
 		},
 	})
-	d.Beside, d.Try = o.Projections.Beside, o.Projections.TrySpec
 	o.Deploy = deploy.New(d)
+	o.Deploy.Use(part.Part{Deploy: part.Deploy{Beside: o.Projections.Beside, Try: o.Projections.Part().Deploy.Try}})
 	o.Erasures = erasing(o, st, d.Engine)
 }
 
 // erasing is what erases in a fixture; it is executed when its queue is asked to.
-func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, holders ...erasure.Holder) *erasure.Service {
-	return erasure.New(erasure.Options{
+func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, parts ...part.Part) *erasure.Service {
+	s := erasure.New(erasure.Options{
 		Store: st, Clock: o.Clock, Worker: worker.New(o.Clock, o.Logger), Logger: o.Logger, Resolve: e.Resolve, Spec: e.Spec,
 		Root: func(ctx context.Context, t j17.Tenant) (root [32]byte, size uint64, err error) {
 			extent, err := st.Extent(ctx, t)
@@ -115,8 +116,9 @@ func erasing(o *httpapi.Options, st store.Store, e *engine.Engine, holders ...er
 		Record: func(ctx context.Context, _ j17.Tenant, a *erasure.Act) error {
 			return o.Registry.Audit.Add(ctx, control.Record{Action: a.Action, Target: a.Tombstone, Actor: control.Actor{Kind: control.ActorKind(a.By)}})
 		},
-		Holders: holders, Gone: o.Tail.Touch,
 	})
+	s.Use(append(parts, o.Tail.Part())...)
+	return s
 }
 
 // ask sends a request to a host with a token.

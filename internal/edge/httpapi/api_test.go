@@ -22,6 +22,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/checkpoint"
@@ -83,9 +84,9 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	var places *place.Service
-	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger, Derived: []part.DerivedOf{
+	e := engine.New(engine.Options{Store: s, Clock: f.clock, Logger: logger}).Use(enginetest.Derived(
 		func(ctx context.Context, e *part.Entering) ([]store.Side, error) { return places.Derive(ctx, e) },
-	}})
+	)...)
 	builds := build.New(build.Options{Store: s, Clock: f.clock, Logger: logger, Worker: worker.New(f.clock, logger)})
 	places = place.New(place.Options{Store: s, Engine: e, Builds: builds, Clock: f.clock, Worker: worker.New(f.clock, logger), Logger: logger})
 	e.Deploy(j17.TenantOf(f.instance.ID, j17.Prod), compiled, nil)

@@ -10,6 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
@@ -48,10 +49,10 @@ func TestWritesAreTried(t *testing.T) {
 		if !ok {
 			t.Fatal("the fixture's store is not whole")
 		}
-		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Effects: []part.EffectsOf{
+		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger}).Use(enginetest.Effects(
 			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return later.Effects(ctx, d) },
 			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return sagas.Effects(ctx, d) },
-		}})
+		)...)
 		w := worker.New(o.Clock, o.Logger)
 		later = schedule.New(schedule.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: w, Execute: e.ExecuteInOrder})
 		sagas = saga.New(saga.Options{Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger, Worker: w, Most: 3})

@@ -15,7 +15,6 @@ import (
 
 	"j17"
 	shapes "j17/internal/base/wire"
-	"j17/internal/core/decider"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
@@ -80,15 +79,9 @@ func (p *provided) indexed(o *httpapi.Options) {
 	o.Projections = p.views
 	o.Deploy = deploy.New(deploy.Options{
 		Registry: o.Registry, Engine: o.Engine, Blobs: o.Blobs, Clock: o.Clock, Logger: o.Logger, Store: p.store, Worker: p.kit,
-		Beside: p.views.Beside, Try: p.views.TrySpec, Settled: p.views.Settled, Unready: p.views.Unready,
-		Adopted: func(ctx context.Context, t j17.Tenant) {
-			p.views.Adopted(ctx, t)
-			p.listeners.Adopted(ctx, t)
-		},
-		Ready: func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
-			return p.views.Ready(ctx, t, after)
-		},
+		Settled: p.views.Settled,
 	})
+	o.Deploy.Use(p.views.Part(), part.Part{Deploy: part.Deploy{Adopt: func(ctx context.Context, t j17.Tenant) { p.listeners.Adopted(ctx, t) }}})
 }
 
 // told adds listeners.

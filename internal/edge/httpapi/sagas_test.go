@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
@@ -54,9 +55,9 @@ func TestSagasOverHTTP(t *testing.T) {
 		if !ok {
 			t.Fatal("the fixture's store is not whole")
 		}
-		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Effects: []part.EffectsOf{
+		e := engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger}).Use(enginetest.Effects(
 			func(ctx context.Context, d *part.Decided) (part.Effects, error) { return service.Effects(ctx, d) },
-		}})
+		)...)
 		service = saga.New(saga.Options{Store: st, Engine: e, Specs: oneSpec{c}, Clock: o.Clock, Logger: o.Logger, Worker: worker.New(o.Clock, o.Logger), Most: 3})
 		o.Engine, o.Sagas = e, service
 	})

@@ -10,7 +10,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
-	"j17/internal/core/part"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
 	"j17/internal/follow/schedule"
@@ -38,7 +38,7 @@ func TestScheduledOverHTTP(t *testing.T) {
 				return e.ExecuteInOrder(ctx, t, commands)
 			},
 		})
-		e = engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Effects: []part.EffectsOf{service.Effects}})
+		e = engine.New(engine.Options{Store: st, Clock: o.Clock, Logger: o.Logger}).Use(enginetest.Effects(service.Effects)...)
 		o.Engine, o.Schedule = e, service
 	})
 	c, found := spec.Compile([]byte(laterSpec))

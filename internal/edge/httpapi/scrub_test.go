@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/scrub"
 	"j17/internal/edge/httpapi"
@@ -42,7 +43,7 @@ func TestDamageIsTold(t *testing.T) {
 		}
 		s = scrub.New(scrub.Options{
 			Store: whole, Log: o.Logs, Clock: restless{o.Clock}, Logger: o.Logger, Worker: worker.New(o.Clock, slog.New(slog.DiscardHandler)),
-			Committed: func() uint64 { return 0 }, Checks: map[store.Space]func(string, []byte) error{"looked.at": check},
+			Committed: func() uint64 { return 0 }, Spaces: []part.Space{{Declared: store.Declared{Space: "looked.at"}, Check: check}},
 		})
 		o.Scrub = s
 	})

@@ -18,12 +18,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// holding is what keeps something of streams: it does this when it is to let go of it.
-type holding func() error
-
-func (holding) Spaces() []store.Declared { return nil }
-
-func (h holding) Erase(context.Context, j17.Tenant, part.Erased) error { return h() }
+// holding is a part that keeps something of streams, and does this when it is to remove it.
+func holding(do func() error) part.Part {
+	return part.Part{Erase: part.Erase{Streams: func(context.Context, j17.Tenant, part.Erased) error { return do() }}}
+}
 
 // TestErasedPlacesGo follows what is around a point while an aggregate there is erased. Its events are replaced first, which its followers are
 // told; that its place is let go of after that is no event, and they hear of it all the same.
@@ -42,14 +40,14 @@ func TestErasedPlacesGo(t *testing.T) {
 			}
 			app, _ := o.Registry.Instances.ByName("app")
 			o.Engine.Deploy(j17.TenantOf(app.ID, j17.Prod), compiled, nil)
-			o.Erasures = erasing(o, st, o.Engine, o.Engine, holding(func() error {
+			o.Erasures = erasing(o, st, o.Engine, o.Engine.Part(), holding(func() error {
 				for _, c := range views {
 					if got := c.nextRow(t); got != "row "+noteA {
 						t.Errorf("once the events are replaced: %s", got)
 					}
 				}
 				return nil
-			}), o.Places)
+			}), part.Part{Erase: part.Erase{Streams: o.Places.Erase}})
 		})
 		for _, id := range []string{noteA, noteB} {
 			a.write(t, id+"/was_written", `{"text":"a","place":{"lat":50,"lng":10}}`)
@@ -68,7 +66,7 @@ func TestErasedPlacesGo(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.ops(t, "POST", "tombstones/"+made.Tombstone.ID+"/execute", `{"force":true}`).wants(t, 202)
-		if err := a.Erasures.Queue().Settle(t.Context()); err != nil {
+		if err := a.Erasures.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ended, machine := make(chan error, 1), clock.System{}
@@ -152,7 +150,7 @@ func TestTombstones(t *testing.T) {
 	if begun := ask("POST", "tombstones/"+made.ID+"/execute?force=true", "", 202); begun.Status != "executing" || !begun.Forced {
 		t.Errorf("begun is %+v", begun)
 	}
-	if err := a.Erasures.Queue().Settle(t.Context()); err != nil {
+	if err := a.Erasures.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if done := ask("GET", "tombstones/"+made.ID, "", 200); done.Status != "completed" || *done.RequestID != "R1" {

@@ -12,11 +12,6 @@ import (
 // An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which whoever commits what came
 // of a try has a fence. Who is refused for that, or begins later, sees the stream's new generation.
 
-// Spaces lists where data of streams may stand: what endpoints have answered.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{{Space: logSpace, OfStreams: true}, {Space: deliverySpace, Whole: true}}
-}
-
 // Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams that were
 // rewritten. What came of each try stays.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {

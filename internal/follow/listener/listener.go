@@ -129,10 +129,8 @@ func (s *Service) Counts() Counts {
 // Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut off and made
 // again by who comes next.
 func (s *Service) Run(ctx context.Context) error {
-	ended := make(chan error, 3)
-	for _, q := range s.queues() {
-		go func() { ended <- q.Run(ctx) }()
-	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.queues().Run(ctx) }()
 	<-ctx.Done()
 
 	// Drain.
@@ -152,23 +150,17 @@ func (s *Service) Run(ctx context.Context) error {
 		giving.Go(job)
 	}
 	giving.Wait()
-	var errs []error
-	for range s.queues() {
-		errs = append(errs, <-ended)
-	}
-	return errors.Join(errs...)
+	return <-ended
 }
 
-func (s *Service) queues() []*worker.Queue { return []*worker.Queue{s.retries, s.replays, s.notices} }
+func (s *Service) queues() worker.Queues { return worker.Queues{s.retries, s.replays, s.notices} }
 
 // Settle makes all that is due now and returns when nothing is due or under way any more.
 func (s *Service) Settle(ctx context.Context) error {
 	for {
 		before := s.pool.wait(ctx)
-		for _, q := range s.queues() {
-			if err := q.Settle(ctx); err != nil {
-				return err
-			}
+		if err := s.queues().Settle(ctx); err != nil {
+			return err
 		}
 		if err := s.o.Feed.Settle(ctx); err != nil {
 			return err
@@ -180,18 +172,7 @@ func (s *Service) Settle(ctx context.Context) error {
 }
 
 // NextDue returns when the next try, or the next page of a replay, is due; the zero time for never.
-func (s *Service) NextDue(ctx context.Context) (next time.Time, err error) {
-	for _, q := range s.queues() {
-		due, err := s.o.Store.NextDue(ctx, q.Space)
-		if err != nil {
-			return time.Time{}, err
-		}
-		if next.IsZero() || !due.IsZero() && due.Before(next) {
-			next = due
-		}
-	}
-	return next, nil
-}
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
 // errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be read by this
 // version. Its listeners are not gone, so what they are to be told waits.

@@ -19,6 +19,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/follow/feed"
 	"j17/internal/follow/listener"
@@ -587,7 +588,7 @@ func TestSecretsAreNotInTheOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := listener.Open()["listener.states"]
+		open := part.ByName(s.Part().Spaces)["listener.states"].Open
 		seen := open(item.Value)
 		if strings.Contains(string(seen), "whsec_") || !strings.Contains(string(item.Value), "whsec_") {
 			t.Errorf("seen is %s", seen)

@@ -73,21 +73,14 @@ func (s *state) fence(name string) store.Fence {
 	return store.Fence{Space: stateSpace, Key: name, Rev: s.rev}
 }
 
-// Open tells what anybody may see of items in which secrets stand, nil for nothing: a backup that is not encrypted has no more of them. A listener
-// that was restored from one gets a new secret.
-func Open() map[store.Space]func(value []byte) []byte {
-	return map[store.Space]func([]byte) []byte{stateSpace: func(value []byte) []byte {
-		st, err := decode[state](stateSpace, &store.Item{Value: value})
-		if err != nil {
-			return nil
-		}
-		return put(stateSpace, "", state{Status: st.Status}, time.Time{}).Value
-	}}
-}
-
-// Sealed tells which values are sealed in the store: those with secrets.
-func Sealed() map[store.Space]func(value []byte) bool {
-	return map[store.Space]func([]byte) bool{stateSpace: nil}
+// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has no more of it. A listener that was
+// restored from one gets a new secret.
+func withoutSecrets(value []byte) []byte {
+	st, err := decode[state](stateSpace, &store.Item{Value: value})
+	if err != nil {
+		return nil
+	}
+	return put(stateSpace, "", state{Status: st.Status}, time.Time{}).Value
 }
 
 // DeliveryStatus is that of a delivery.

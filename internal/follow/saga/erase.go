@@ -10,10 +10,6 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Spaces lists where data of streams may stand. Of events a saga has their positions only; what was kept of the errors of an older version
-// may have more.
-func (s *Service) Spaces() []store.Declared { return []store.Declared{{Space: rowSpace, Whole: true}} }
-
 // wasErased is why a saga has failed whose trigger was erased.
 const wasErased = "The event that has started the saga was erased."
 

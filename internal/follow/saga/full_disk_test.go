@@ -15,6 +15,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/follow/saga"
@@ -65,9 +66,9 @@ func TestSagasAndSchedulesOnAFullDisk(t *testing.T) {
 			return h.engine.ExecuteInOrder(ctx, t, commands)
 		},
 	})
-	h.engine = engine.New(engine.Options{Store: st, Clock: h.clock, Logger: log, Effects: []part.EffectsOf{
+	h.engine = engine.New(engine.Options{Store: st, Clock: h.clock, Logger: log}).Use(enginetest.Effects(
 		func(ctx context.Context, d *part.Decided) (part.Effects, error) { return h.Effects(ctx, d) }, later.Effects,
-	}})
+	)...)
 	h.Service = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.clock, Worker: kit, Logger: log, Most: h.most})
 	h.deploy(patient)
 	settle := func() (err error) {

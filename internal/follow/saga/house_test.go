@@ -19,6 +19,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/command"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/follow/saga"
@@ -170,7 +171,7 @@ func (h *house) work(st store.Store) {
 	log := slog.New(slog.DiscardHandler)
 	h.kit = worker.New(h.time, log)
 	var s *saga.Service
-	h.engine = engine.New(engine.Options{Store: st, Clock: h.time, Logger: log, Effects: []part.EffectsOf{
+	h.engine = engine.New(engine.Options{Store: st, Clock: h.time, Logger: log}).Use(enginetest.Effects(
 		func(ctx context.Context, d *part.Decided) (part.Effects, error) { return s.Effects(ctx, d) },
 		func(ctx context.Context, _ *part.Decided) (part.Effects, error) {
 			if h.hangs {
@@ -179,7 +180,7 @@ func (h *house) work(st store.Store) {
 			}
 			return part.Effects{}, h.fault
 		},
-	}})
+	)...)
 	s = saga.New(saga.Options{Store: st, Engine: h.engine, Specs: h.specs, Clock: h.time, Worker: h.kit, Logger: log, Most: h.most})
 	h.Service = s
 	if n := len(h.specs.all); n > 0 {

@@ -154,30 +154,12 @@ func New(o Options) *Service {
 }
 
 // Run carries out what is due until the context ends.
-func (s *Service) Run(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- s.admission.Run(ctx) }()
-	err := s.steps.Run(ctx)
-	if failed := <-done; err == nil {
-		err = failed
-	}
-	return err
-}
+func (s *Service) Run(ctx context.Context) error { return s.queues().Run(ctx) }
 
 // NextDue returns when something is due next, the zero time for nothing.
-func (s *Service) NextDue(ctx context.Context) (time.Time, error) {
-	var next time.Time
-	for _, space := range []store.Space{workSpace, admissionSpace} {
-		at, err := s.store.NextDue(ctx, space)
-		if err != nil {
-			return next, err
-		}
-		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	return next, nil
-}
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
+
+func (s *Service) queues() worker.Queues { return worker.Queues{s.admission, s.steps} }
 
 // Settle carries out all that is due now, and what becomes due through it. What cannot be done now is left. It is worker.ErrUnsettled where
 // sagas start others without end.

@@ -10,7 +10,7 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/core/engine"
-	"j17/internal/core/part"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/worker"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/pebble"
@@ -33,7 +33,7 @@ func BenchmarkFire(b *testing.B) {
 			return h.engine.ExecuteInOrder(ctx, t, commands)
 		},
 	})
-	h.engine = engine.New(engine.Options{Store: st, Clock: c, Logger: log, Effects: []part.EffectsOf{h.service.Effects}})
+	h.engine = engine.New(engine.Options{Store: st, Clock: c, Logger: log}).Use(enginetest.Effects(h.service.Effects)...)
 	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
 	const each = 100
 	for i := 0; i < b.N; i += each {

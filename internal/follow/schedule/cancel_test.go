@@ -12,6 +12,7 @@ import (
 
 	"j17"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/pebble"
@@ -103,7 +104,7 @@ func (s *hooked) Append(ctx context.Context, t j17.Tenant, units []store.Append)
 // before makes an engine with a hook before what it stores first.
 func (h *house) before(hook func()) *engine.Engine {
 	s := &hooked{Store: h.store, before: hook}
-	e := engine.New(engine.Options{Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{h.service.Effects}})
+	e := engine.New(engine.Options{Store: s, Clock: h.clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(h.service.Effects)...)
 	e.Deploy(prod, h.compile(specText("integer")), nil)
 	return e
 }
@@ -137,7 +138,7 @@ func TestSchedulingDoesNotHoldUpWhatCancels(t *testing.T) {
 	h := newHouse(t, 0)
 	h.share(0, 3)
 	plain, tries := h.engine, 0
-	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler), Effects: []part.EffectsOf{
+	h.engine = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: slog.New(slog.DiscardHandler)}).Use(enginetest.Effects(
 		h.service.Effects,
 		func(_ context.Context, d *part.Decided) (part.Effects, error) {
 			if d.Events[0].Type == "was_locked" {
@@ -148,7 +149,7 @@ func TestSchedulingDoesNotHoldUpWhatCancels(t *testing.T) {
 			}
 			return part.Effects{}, nil
 		},
-	}})
+	)...)
 	h.engine.Deploy(prod, h.compile(specText("integer")), nil)
 	h.post("hall/global", "was_locked", `{}`)
 	if got := h.counts(); tries > 2 || got != fmt.Sprintf("%d canceled", 3+1) {

@@ -10,12 +10,6 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Spaces lists where data of streams may stand. A row has data of the aggregate that scheduled its event, and of the one that the event
-// is for.
-func (s *Service) Spaces() []store.Declared {
-	return []store.Declared{{Space: rows, OfStreams: true, Whole: true}}
-}
-
 // erasedPage is how many rows are looked at in one go.
 const erasedPage = 500
 

@@ -18,6 +18,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
+	"j17/internal/core/part"
 	"j17/internal/follow/schedule"
 	"j17/internal/storage/store"
 )
@@ -429,7 +430,7 @@ func TestAnErasedRow(t *testing.T) {
 	h := newHouse(t, 0)
 	h.post("job/"+id(1), "was_timed", `{"n":1}`)
 	key := j17.Key{Type: "job", ID: id(1)}
-	held, err := store.HeldBy(t.Context(), h.store, prod, h.service.Spaces(), key)
+	held, err := store.HeldBy(t.Context(), h.store, prod, part.Declared(h.service.Part().Spaces), key)
 	if err != nil || len(held) != 1 {
 		t.Fatalf("%v %v", held, err)
 	}

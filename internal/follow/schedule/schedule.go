@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
@@ -143,18 +141,18 @@ func New(o Options) *Service {
 }
 
 // Queues are those of the work that the service waits with until it is due.
-func (s *Service) Queues() []*worker.Queue {
-	return append([]*worker.Queue{s.due, s.sweeps}, s.over...)
+func (s *Service) Queues() worker.Queues {
+	return append(worker.Queues{s.due, s.sweeps}, s.over...)
 }
 
 // Run writes events as they become due and forgets those that are long over, until the context ends.
-func (s *Service) Run(ctx context.Context) error {
-	var g errgroup.Group
-	for _, q := range s.Queues() {
-		g.Go(func() error { return q.Run(ctx) })
-	}
-	return g.Wait()
-}
+func (s *Service) Run(ctx context.Context) error { return s.Queues().Run(ctx) }
+
+// Settle does all of that which is due now.
+func (s *Service) Settle(ctx context.Context) error { return s.Queues().Settle(ctx) }
+
+// NextDue returns when something of it is due next, the zero time for nothing.
+func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Queues().NextDue(ctx) }
 
 // Stats returns the counters.
 func (s *Service) Stats() Stats {

@@ -21,6 +21,7 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/core/command"
 	"j17/internal/core/engine"
+	"j17/internal/core/engine/enginetest"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/follow/schedule"
@@ -134,9 +135,9 @@ func (h *house) workersWith(before func()) (*worker.Kit, *engine.Engine, *schedu
 			return e.ExecuteInOrder(ctx, t, commands)
 		},
 	})
-	e = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: log, Effects: []part.EffectsOf{
+	e = engine.New(engine.Options{Store: h.store, Clock: h.clock, Logger: log}).Use(enginetest.Effects(
 		s.Effects, func(context.Context, *part.Decided) (part.Effects, error) { return part.Effects{}, h.fault },
-	}})
+	)...)
 	for _, t := range []j17.Tenant{prod, staging} {
 		e.Deploy(t, h.compile(specText("integer")), nil)
 	}

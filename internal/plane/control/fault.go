@@ -219,9 +219,6 @@ func thinned(stored []faultAge, n int) (kept, excess []faultAge) {
 	return kept, excess
 }
 
-// Spaces lists where data of streams may stand in an environment: nowhere, faults are kept in the System tenant, and have none.
-func (r *Faults) Spaces() []store.Declared { return nil }
-
 // Erase removes the faults that name one of some streams, by its key or by what it is called besides.
 func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	gone, err := r.search(ctx, t, e.Keys)

@@ -41,11 +41,6 @@ const (
 
 const headKey = "current"
 
-// Sealed tells which values are sealed in the store: sources that may have headers of listeners.
-func Sealed() map[store.Space]func(value []byte) bool {
-	return map[store.Space]func([]byte) bool{specSpace: mayHaveHeaders, formerSpecs: mayHaveHeaders}
-}
-
 // mayHaveHeaders reports whether a stored version or source may be one with headers. Versions once had their sources in them, in base64, and
 // names in a source may have escapes.
 func mayHaveHeaders(value []byte) bool {

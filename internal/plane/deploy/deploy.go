@@ -24,7 +24,6 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
-	"j17/internal/derived/unique"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/blob"
@@ -43,24 +42,9 @@ type Options struct {
 	Containers Containers
 	Clock      clock.Clock
 	Logger     *slog.Logger
-	// Prepare, if not nil, is called right before a spec is stored as that of an environment, with the one before it, nil where
-	// there is none. An error refuses the deployment.
-	Prepare func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
-	// Beside, if not nil, tells what a spec would mean for what was deployed beside the one of an environment. It may be asked about
-	// specs that are not deployed after all, and again after others have changed something.
-	Beside func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
-	// Try, if not nil, tells what a spec would make of the projections of an environment, with up to so many rows of them.
-	Try func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
-	// Ready, if not nil, begins to build what a spec needs that is not deployed yet, waits a little, and tells how far that is; Unready lets
-	// go of what is built for none that is deployed. Then Store keeps the spec that is prepared, and Worker does it in the background.
-	Ready   func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error)
-	Unready func(ctx context.Context, t j17.Tenant)
-	Store   store.Sides
-	Worker  *worker.Kit
-	// Unique, if not nil, fills the unique sets of a spec before it is deployed.
-	Unique *unique.Service
-	// Adopted, if not nil, is called when the engine has been handed the spec of an environment: of a deployment, or at the start.
-	Adopted func(ctx context.Context, t j17.Tenant)
+	// Store keeps the spec that is prepared, and Worker deploys it in the background; both are nil where none is prepared.
+	Store  store.Sides
+	Worker *worker.Kit
 	// Settled, if not nil, is called before a deployment answers, when others are possible again: it may wait a little for what goes
 	// on in the background.
 	Settled func(ctx context.Context, t j17.Tenant)
@@ -76,17 +60,12 @@ type Service struct {
 	containers Containers
 	clock      clock.Clock
 	logger     *slog.Logger
-	prepared   func(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error
-	beside     func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error)
-	try        func(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error)
+	parts      []part.Part
 	sides      store.Sides
-	ready      func(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error)
-	unready    func(ctx context.Context, t j17.Tenant)
-	unique     *unique.Service
-	waiting    *worker.Queue
+	// waiting has the specs that are prepared; nil where none is.
+	waiting *worker.Queue
 	// asking is the work that a dry run may have with guards.
 	asking  int64
-	adopted func(ctx context.Context, t j17.Tenant)
 	settled func(ctx context.Context, t j17.Tenant)
 
 	mu           sync.Mutex
@@ -113,24 +92,15 @@ type environment struct {
 
 // New returns a service. Adopt must be called for an environment before it is used.
 func New(o Options) *Service {
-	if o.Prepare == nil {
-		o.Prepare = func(context.Context, j17.Tenant, *spec.Compiled, *spec.Compiled) error { return nil }
-	}
-	if o.Adopted == nil {
-		o.Adopted = func(context.Context, j17.Tenant) {}
-	}
-	if o.Beside == nil {
-		o.Beside = func(context.Context, j17.Tenant, *spec.Compiled) (part.Beside, error) { return part.Beside{}, nil }
-	}
 	if o.Settled == nil {
 		o.Settled = func(context.Context, j17.Tenant) {}
 	}
 	s := &Service{
 		registry: o.Registry, engine: o.Engine, blobs: o.Blobs, modules: newModuleCache(o.Modules), containers: o.Containers,
-		clock: o.Clock, logger: o.Logger, prepared: o.Prepare, beside: o.Beside, try: o.Try, adopted: o.Adopted, settled: o.Settled,
-		sides: o.Store, ready: o.Ready, unready: o.Unready, unique: o.Unique, asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
+		clock: o.Clock, logger: o.Logger, settled: o.Settled, sides: o.Store,
+		asking: maxAsking, environments: map[j17.Tenant]*environment{}, specs: map[string]weak.Pointer[spec.Compiled]{},
 	}
-	if o.Ready != nil {
+	if o.Store != nil && o.Worker != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
 			Name: "prepared_specs", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
 		})
@@ -251,7 +221,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if r.Aggregates > 0 {
 		return s.dryRun(ctx, e, r, compiled, found)
 	}
-	if r.Prepare && s.ready != nil {
+	if r.Prepare && s.prepares() {
 		return s.begin(ctx, e, r, compiled, found)
 	}
 
@@ -286,12 +256,12 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 		return Result{}, err
 	}
 	base := result.Spec.Version
-	if err := s.prepared(ctx, e.tenant, e.compiled, compiled); err != nil {
+	if err := s.preparing(ctx, e.tenant, e.compiled, compiled); err != nil {
 		return Result{}, err
 	}
 
 	// Once it is written it counts, even for a client that has gone.
-	err = s.withSets(ctx, e, compiled, func(sets []store.Side, shared []diag.Diagnostic) error {
+	err = s.fill(ctx, e.tenant, decider.New(compiled, nil), func(sets []store.Side, shared []diag.Diagnostic) error {
 		if len(shared) > 0 && !r.Force {
 			return sharedValues(shared, e.env)
 		}
@@ -315,14 +285,6 @@ func (s *Service) deploy(ctx context.Context, e *environment, r Request, compile
 	s.adopted(context.WithoutCancel(ctx), e.tenant)
 	s.share(result.Spec.Hash, compiled)
 	return result, nil
-}
-
-// withSets calls store with the writes that put the unique sets of a spec into force, and with who shares a value of one.
-func (s *Service) withSets(ctx context.Context, e *environment, compiled *spec.Compiled, store func(sets []store.Side, shared []diag.Diagnostic) error) error {
-	if s.unique == nil {
-		return store(nil, nil)
-	}
-	return s.unique.Deploy(ctx, e.tenant, decider.New(compiled, nil), store)
 }
 
 // prepare compares a spec with the one that is deployed and loads its custom code. The Spec of the result is that which is
@@ -376,17 +338,7 @@ func (s *Service) dryRun(ctx context.Context, e *environment, r Request, compile
 	if result.Replay, err = s.replay(ctx, e.tenant, before, deployed{compiled, loaded}, result.Changes, r.Aggregates); err != nil {
 		return result, err
 	}
-	if s.unique != nil {
-		shared, whole, err := s.unique.Try(ctx, e.tenant, decider.New(compiled, nil))
-		if err != nil {
-			return result, err
-		}
-		result.Incompatible, result.Replay.Complete = append(result.Incompatible, shared...), result.Replay.Complete && whole
-	}
-	if s.try == nil || before.compiled == nil {
-		return result, nil
-	}
-	result.Projections, err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates)
+	err = s.try(ctx, e.tenant, decider.New(compiled, loaded.functions), r.Aggregates, &result)
 	return result, err
 }
 

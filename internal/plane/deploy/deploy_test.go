@@ -24,7 +24,6 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/code/sandbox"
 	"j17/internal/core/command"
-	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
@@ -36,7 +35,6 @@ import (
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
 	"j17/internal/storage/pebble"
-	"j17/internal/storage/store"
 )
 
 // fixture is a service on a store in memory.
@@ -89,32 +87,24 @@ func (f *fixture) join(tb testing.TB, st *pebble.Store) {
 	}
 	f.log = &bytes.Buffer{}
 	logger := slog.New(slog.NewTextHandler(&locked{w: f.log}, nil))
-	f.engine = engine.New(engine.Options{
-		Store: f.store, Clock: f.clock, Logger: logger,
-		Renew: func(ctx context.Context, t j17.Tenant) error { return f.Renew(ctx, t) },
-		Unique: func(t j17.Tenant, d *decider.Decider, fences []store.Fence) part.Holding {
-			return f.unique.Look(t, d, fences)
-		},
-	})
+	f.engine = engine.New(engine.Options{Store: f.store, Clock: f.clock, Logger: logger})
 	kit := worker.New(f.clock, slog.New(slog.DiscardHandler))
 	builds := build.New(build.Options{Store: f.store, Clock: f.clock, Worker: kit, Logger: logger})
 	f.unique = unique.New(unique.Options{Store: f.store, Builds: builds, Engine: f.engine, Logger: logger})
 	f.blobs = blob.New(blob.Options{Store: f.store, Clock: f.clock, Worker: worker.New(f.clock, slog.New(slog.DiscardHandler))})
 	f.Service = deploy.New(deploy.Options{
 		Registry: f.registry, Engine: f.engine, Blobs: f.blobs, Modules: f.modules, Clock: f.clock, Logger: logger,
+		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) }, Store: f.store, Worker: kit,
+	})
+	f.engine.Use(f.Part(), f.unique.Part())
+	f.Use(f.unique.Part(), part.Part{Deploy: part.Deploy{
 		Beside: func(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 			if f.beside == nil {
 				return part.Beside{}, nil
 			}
 			return f.beside(ctx, t, after)
 		},
-		Settled: func(context.Context, j17.Tenant) { f.settled.Add(1) },
-		Ready: func(context.Context, j17.Tenant, *decider.Decider) (part.Readiness, error) {
-			return part.Readiness{Done: true}, nil
-		},
-		Unready: func(context.Context, j17.Tenant) {},
-		Store:   f.store, Worker: kit, Unique: f.unique,
-	})
+	}})
 	if err := f.Restore(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -25,11 +24,6 @@ import (
 // preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is to be looked whether
 // that is so; one that cannot be deployed is not due any more, and says why.
 const preparedSpace store.Space = "spec.prepared"
-
-// Sealed tells which values are sealed in the store: sources may have headers of listeners.
-func Sealed() map[store.Space]func(value []byte) bool {
-	return map[store.Space]func([]byte) bool{preparedSpace: nil}
-}
 
 const (
 	preparedKey = "next"
@@ -108,7 +102,7 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	if !stored.same(p) {
 		return s.lost(ctx, e, p, result)
 	}
-	if p.Readiness, err = s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
+	if p.Readiness, err = s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions)); err != nil {
 		_, gone := s.unprepare(ctx, e.tenant, rev)
 		return Result{}, errors.Join(err, gone)
 	}
@@ -118,7 +112,7 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 			return Result{}, err
 		}
 		if !stored.same(p) {
-			s.letGo(ctx, e.tenant)
+			s.unready(ctx, e.tenant)
 			return s.lost(ctx, e, p, result)
 		}
 		result.Prepared = p.shown()
@@ -130,10 +124,10 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 	done, err := s.Deploy(ctx, r)
 	switch {
 	case err == nil:
-		s.letGo(ctx, e.tenant)
+		s.unready(ctx, e.tenant)
 		return done, nil
 	case given(err):
-		s.letGo(ctx, e.tenant)
+		s.unready(ctx, e.tenant)
 		return s.lost(ctx, e, p, result)
 	default:
 		_, gone := s.unprepare(ctx, e.tenant, rev)
@@ -186,7 +180,7 @@ func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (chan
 	if changed = given(err); err != nil && !changed {
 		return false, engine.StorageError(err)
 	}
-	s.letGo(ctx, t)
+	s.unready(ctx, t)
 	return changed, nil
 }
 
@@ -242,6 +236,11 @@ func nothingPrepared() error {
 	return j17.Errorf(j17.CodeNotFound, "No spec is being prepared for this environment.")
 }
 
+// SpecPrepared reports whether a spec is prepared for an environment, and nothing has failed yet.
+func (s *Service) SpecPrepared(ctx context.Context, t j17.Tenant) (bool, error) {
+	return IsPrepared(ctx, s.sides, t)
+}
+
 // IsPrepared reports whether a spec is prepared for an environment, and nothing has failed yet.
 func IsPrepared(ctx context.Context, sides store.Sides, t j17.Tenant) (bool, error) {
 	it, err := sides.Get(ctx, t, preparedSpace, preparedKey)
@@ -282,7 +281,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	p.Readiness, err = s.readiness(ctx, r)
 	if err == nil && p.Readiness.Done {
 		if _, err = s.Deploy(control.WithActor(ctx, p.Actor, p.RequestID), r); err == nil || given(err) {
-			s.letGo(ctx, c.Tenant)
+			s.unready(ctx, c.Tenant)
 			return nil
 		}
 	}
@@ -308,7 +307,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 	}
 	err = s.sides.Write(ctx, c.Tenant, []store.Side{c.Replace(value, due)})
 	if due.IsZero() || given(err) {
-		s.letGo(ctx, c.Tenant)
+		s.unready(ctx, c.Tenant)
 	}
 	return err
 }
@@ -329,33 +328,7 @@ func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, err
 	if err != nil {
 		return part.Readiness{}, err
 	}
-	return s.allReady(ctx, e.tenant, decider.New(compiled, loaded.functions))
-}
-
-// allReady begins to build what a spec needs, indexes and unique sets, and tells how far both are.
-func (s *Service) allReady(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
-	r, err := s.ready(ctx, t, after)
-	if err != nil || s.unique == nil || r.Failed != "" {
-		return r, err
-	}
-	filled, err := s.unique.Ready(ctx, t, after)
-	r.Done, r.Built, r.Total = r.Done && filled.Done, r.Built+filled.Built, r.Total+filled.Total
-	return r, err
-}
-
-// letGo lets go of what was built for a spec that is prepared no more.
-func (s *Service) letGo(ctx context.Context, t j17.Tenant) {
-	s.unready(ctx, t)
-	if s.unique == nil {
-		return
-	}
-	other, err := IsPrepared(ctx, s.sides, t)
-	if err == nil && !other {
-		err = s.unique.Unready(ctx, t)
-	}
-	if err != nil {
-		s.logger.LogAttrs(ctx, slog.LevelWarn, "what was filled of unique sets for a spec that was prepared is still there", slog.String("tenant", string(t)), slog.Any("error", err))
-	}
+	return s.ready(ctx, e.tenant, decider.New(compiled, loaded.functions))
 }
 
 // final reports whether a refusal stays as it is however often it is tried.

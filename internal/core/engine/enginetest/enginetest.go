@@ -15,6 +15,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/command"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/pebble"
 )
@@ -64,17 +65,17 @@ type Fixture struct {
 	FS vfs.FS
 }
 
-// New returns a fixture whose engine has options, and nothing deployed. Its store is closed when the test ends.
-func New(tb testing.TB, o engine.Options) *Fixture {
+// New returns a fixture whose engine has options and parts, and nothing deployed. Its store is closed when the test ends.
+func New(tb testing.TB, o engine.Options, parts ...part.Part) *Fixture {
 	tb.Helper()
 	f := &Fixture{Clock: clock.NewManual(time.Unix(1_700_000_000, 0)), FS: vfs.NewMem()}
-	f.Open(tb, o)
+	f.Open(tb, o, parts...)
 	tb.Cleanup(func() { _ = f.Store.Close() })
 	return f
 }
 
 // Open opens the store anew, as after a crash or a Close, with an engine that knows nothing.
-func (f *Fixture) Open(tb testing.TB, o engine.Options) {
+func (f *Fixture) Open(tb testing.TB, o engine.Options, parts ...part.Part) {
 	tb.Helper()
 	s, err := pebble.Open(pebble.Options{Dir: "data", FS: f.FS, Clock: f.Clock})
 	if err != nil {
@@ -82,7 +83,25 @@ func (f *Fixture) Open(tb testing.TB, o engine.Options) {
 	}
 	f.Store = s
 	o.Store, o.Clock, o.Logger = s, f.Clock, slog.New(slog.DiscardHandler)
-	f.Engine = engine.New(o)
+	f.Engine = engine.New(o).Use(parts...)
+}
+
+// Effects returns parts that bring something about beside events.
+func Effects(all ...part.EffectsOf) []part.Part {
+	parts := make([]part.Part, len(all))
+	for i, of := range all {
+		parts[i].Commit.Effects = of
+	}
+	return parts
+}
+
+// Derived returns parts that keep something of events beside them.
+func Derived(all ...part.DerivedOf) []part.Part {
+	parts := make([]part.Part, len(all))
+	for i, of := range all {
+		parts[i].Commit.Derive = of
+	}
+	return parts
 }
 
 // Compiled returns a spec, which must be valid.

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"j17"
+	"j17/internal/core/part"
+	"j17/internal/storage/store"
+)
+
+// hooks are what the parts of the program do when the engine writes, in the order of the parts. Of those that stand alone one part at most
+// has one; they are nil without it.
+type hooks struct {
+	effects []part.EffectsOf
+	derived []part.DerivedOf
+	mend    []func(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool
+	forget  []func(t j17.Tenant)
+
+	renew  func(ctx context.Context, t j17.Tenant) error
+	tagged part.TaggedOf
+	unique part.HoldingOf
+}
+
+// Use tells the engine of the parts of the program, once, before anything is deployed to it, and returns it.
+func (e *Engine) Use(parts ...part.Part) *Engine {
+	for i := range parts {
+		p := &parts[i]
+		if of := p.Commit.Effects; of != nil {
+			e.hooks.effects = append(e.hooks.effects, of)
+		}
+		if of := p.Commit.Derive; of != nil {
+			e.hooks.derived = append(e.hooks.derived, of)
+		}
+		if mend := p.Commit.Mend; mend != nil {
+			e.hooks.mend = append(e.hooks.mend, mend)
+		}
+		if forget := p.Deploy.Forget; forget != nil {
+			e.hooks.forget = append(e.hooks.forget, forget)
+		}
+		if renew := p.Deploy.Renew; renew != nil {
+			e.hooks.renew = renew
+		}
+		if tagged := p.Commit.Tagged; tagged != nil {
+			e.hooks.tagged = tagged
+		}
+		if unique := p.Commit.Unique; unique != nil {
+			e.hooks.unique = unique
+		}
+	}
+	return e
+}
+
+// mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
+func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
+	damage, is := errors.AsType[*store.CorruptionError](err)
+	if !is || damage.Item == (store.ItemName{}) {
+		return false
+	}
+	for _, mend := range e.hooks.mend {
+		if mend(ctx, d.env.tenant, damage.Item) {
+			return true
+		}
+	}
+	return false
+}
+
+// Part returns what the engine is to the rest of the program.
+func (e *Engine) Part() part.Part {
+	return part.Part{
+		Name: "engine",
+		Spaces: append(
+			part.Spaces(erasures, handles, handleIndex, numbers, numberIndex),
+			part.Space{Declared: store.Declared{Space: snapshots, OfStreams: true}, Derived: true},
+			part.Space{Declared: store.Declared{Space: pastSnapshots, OfStreams: true}, Derived: true},
+			part.Space{Declared: store.Declared{Space: pastIndex, OfStreams: true}, Derived: true},
+			part.Space{Declared: store.Declared{Space: failedImplications, Whole: true}},
+		),
+		Erase: part.Erase{Streams: e.Erase},
+		Work:  part.Work{Run: e.Run},
+	}
+}

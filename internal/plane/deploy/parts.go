@@ -1,0 +1,122 @@
+package deploy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"j17"
+	"j17/internal/core/decider"
+	"j17/internal/core/part"
+	"j17/internal/lang/diag"
+	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
+)
+
+// Use tells the service of the parts of the program, once, before anything is deployed. They are asked in their order.
+func (s *Service) Use(parts ...part.Part) { s.parts = parts }
+
+// preparing asks the parts right before a spec is stored. An error refuses the deployment.
+func (s *Service) preparing(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error {
+	for i := range s.parts {
+		if prepare := s.parts[i].Deploy.Prepare; prepare != nil {
+			if err := prepare(ctx, t, before, after); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// beside returns what a spec would mean for what was deployed beside the one of an environment.
+func (s *Service) beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (all part.Beside, err error) {
+	for i := range s.parts {
+		if beside := s.parts[i].Deploy.Beside; beside != nil {
+			more, err := beside(ctx, t, after)
+			if err != nil {
+				return all, err
+			}
+			all.Add(&more)
+		}
+	}
+	return all, nil
+}
+
+// fill has made what has to be there when a spec comes into force, and calls commit with what is written then.
+func (s *Service) fill(
+	ctx context.Context, t j17.Tenant, after *decider.Decider, commit func(sides []store.Side, found []diag.Diagnostic) error,
+) error {
+	for i := range s.parts {
+		if fill := s.parts[i].Deploy.Fill; fill != nil { // of one part at most
+			return fill(ctx, t, after, commit)
+		}
+	}
+	return commit(nil, nil)
+}
+
+// try adds to a result what a spec would make of what an environment has.
+func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider, most int, r *Result) error {
+	for i := range s.parts {
+		if try := s.parts[i].Deploy.Try; try != nil {
+			trial, err := try(ctx, t, after, most)
+			if err != nil {
+				return err
+			}
+			r.Incompatible, r.Replay.Complete = append(r.Incompatible, trial.Found...), r.Replay.Complete && !trial.Partial
+			r.Projections = append(r.Projections, trial.Projections...)
+		}
+	}
+	return nil
+}
+
+// prepares reports whether there is anything that is built for a spec before it is deployed.
+func (s *Service) prepares() bool {
+	for i := range s.parts {
+		if s.parts[i].Deploy.Ready != nil {
+			return s.waiting != nil
+		}
+	}
+	return false
+}
+
+// ready begins to build what a spec needs, and tells how far all of it is, or what has failed first.
+func (s *Service) ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (all part.Readiness, err error) {
+	all.Done = true
+	for i := 0; i < len(s.parts) && all.Failed == ""; i++ {
+		if ready := s.parts[i].Deploy.Ready; ready != nil {
+			more, err := ready(ctx, t, after)
+			if err != nil {
+				return all, err
+			}
+			all.Add(more)
+		}
+	}
+	return all, nil
+}
+
+// unready gives up what was built for a spec that is no longer prepared.
+func (s *Service) unready(ctx context.Context, t j17.Tenant) {
+	other, err := IsPrepared(ctx, s.sides, t)
+	if err != nil {
+		other = true // the next one that is given up removes it
+	}
+	errs := []error{err}
+	for i := range s.parts {
+		if unready := s.parts[i].Deploy.Unready; unready != nil {
+			errs = append(errs, unready(ctx, t, other))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "what was built for a spec that was prepared is still there",
+			slog.String("tenant", string(t)), slog.Any("error", err))
+	}
+}
+
+// adopted tells the parts what is deployed to an environment.
+func (s *Service) adopted(ctx context.Context, t j17.Tenant) {
+	for i := range s.parts {
+		if adopt := s.parts[i].Deploy.Adopt; adopt != nil {
+			adopt(ctx, t)
+		}
+	}
+}
