@@ -18,7 +18,31 @@ type accountHandlers struct {
 	registry *control.Registry
 }
 
-// login is POST /api/login.
+// routes are those of the operator who asks.
+func (h *accountHandlers) routes() []route {
+	own := need{in: oneself}
+	return []route{
+		{controlSite, get, "/setup", open, need{}, "", h.setupPage, operation{
+			id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"},
+		}},
+		{controlSite, post, "/api/setup", open, need{}, "", h.setup, operation{
+			id: "setup", about: "Create the first operator", body: wire.Setup{}, gives: wire.SetUp{}, made: true,
+		}},
+		{controlSite, post, "/api/login", open, need{}, "", h.login, operation{
+			id: "login", about: "Get an operator's token", body: wire.Login{}, gives: wire.LoggedIn{},
+		}},
+		{controlSite, post, "/api/logout", operator, own, "", h.logout, operation{
+			id: "logout", about: "Make the token good no more",
+		}},
+		{controlSite, get, "/api/me", operator, own, "", h.me, operation{
+			id: "getMe", about: "The operator who asks", gives: wire.Operator{},
+		}},
+		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", h.changePassword, operation{
+			id: "changePassword", about: "Change one's own password", body: wire.OwnPassword{},
+		}},
+	}
+}
+
 func (h *accountHandlers) login(c *call, w http.ResponseWriter) error {
 	var body wire.Login
 	if err := c.decode(w, &body); err != nil {
@@ -49,7 +73,6 @@ func (h *accountHandlers) loginFailed(c *call, email string, err error) {
 	}
 }
 
-// setup is POST /api/setup.
 func (h *accountHandlers) setup(c *call, w http.ResponseWriter) error {
 	var body wire.Setup
 	if err := c.decode(w, &body); err != nil {
@@ -64,7 +87,6 @@ func (h *accountHandlers) setup(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusCreated, wire.SetUp{Operator: op.Wire()})
 }
 
-// logout is POST /api/logout.
 func (h *accountHandlers) logout(c *call, w http.ResponseWriter) error {
 	token, err := bearer(c.request)
 	if err != nil {
@@ -76,7 +98,6 @@ func (h *accountHandlers) logout(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// me is GET /api/me.
 func (h *accountHandlers) me(c *call, w http.ResponseWriter) error {
 	op, ok := h.registry.Operators.ByID(c.principal.ID)
 	if !ok {
@@ -85,7 +106,6 @@ func (h *accountHandlers) me(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, op.Wire())
 }
 
-// changePassword is POST /api/me/password.
 func (h *accountHandlers) changePassword(c *call, w http.ResponseWriter) error {
 	var body wire.OwnPassword
 	if err := c.decode(w, &body); err != nil {
@@ -95,13 +115,9 @@ func (h *accountHandlers) changePassword(c *call, w http.ResponseWriter) error {
 	if e, ok := errors.AsType[*j17.Error](err); ok && e.Path == "password" {
 		return e.At("new_password")
 	}
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, nil)
+	return c.done(w, http.StatusOK, nil, err)
 }
 
-// rotateSigningKey is POST /api/signing_keys/rotate.
 func (h *operatorHandlers) rotateSigningKey(c *call, w http.ResponseWriter) error {
 	var body wire.KeyRotation
 	if err := c.decodeOptional(w, &body); err != nil {

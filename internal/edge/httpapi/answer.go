@@ -71,6 +71,14 @@ func (c *call) answer(w http.ResponseWriter, status int, shape any) error {
 	return c.reply(w, status, append(b, '}'))
 }
 
+// done answers with what was read or done, or with the error that came of it.
+func (c *call) done(w http.ResponseWriter, status int, shape any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.answer(w, status, shape)
+}
+
 // listing is the part of a list that is asked for. Handlers gather limit+1 rows from offset on, if there are as many, and hand
 // them to list.
 type listing struct{ limit, offset int }

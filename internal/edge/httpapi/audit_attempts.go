@@ -95,7 +95,7 @@ func (g *guard) recordFailure(c *call, rec control.Record, err error) {
 		return
 	}
 	rec.Details = withSilent(rec.Details, silent)
-	c.record(rec)
+	c.addRecord(rec)
 }
 
 // attempted makes the audit log tell of an attempt at an action that came to nothing; "" is none. The dry run of a deployment is

@@ -13,6 +13,42 @@ type auditHandlers struct {
 	registry *control.Registry
 }
 
+// routes show what was done and what went wrong.
+func (h *auditHandlers) routes() []route {
+	all, one := need{control.RightAudit, someInstance}, need{control.RightAudit, instance}
+	return []route{
+		{controlSite, get, "/api/audit", operator, all, "", h.listAudit, operation{
+			id: "listRecords", about: "The audit log, the newest first",
+			query: append(audited(), anyInstance(), limited(), cursor()), gives: wire.Records{},
+		}},
+		{controlSite, get, "/api/audit/export", operator, all, "", h.exportAudit, operation{
+			id: "exportRecords", about: "The audit log, one record a line", query: append(audited(), anyInstance()),
+			gives: linesOf{wire.Record{}},
+		}},
+		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", h.listAudit, operation{
+			id: "listInstanceRecords", about: "The audit log of an instance",
+			query: append(audited(), limited(), cursor()), gives: wire.Records{},
+		}},
+		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", h.exportAudit, operation{
+			id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", query: audited(),
+			gives: linesOf{wire.Record{}},
+		}},
+		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", h.getFault, operation{
+			id: "getError", about: "Why a request failed", gives: wire.Failed{},
+		}},
+	}
+}
+
+// adminRoutes show what went wrong.
+func (h *auditHandlers) adminRoutes() []route {
+	inspect := need{control.RightInspect, instance}
+	return []route{
+		{0, get, faultPattern, operator, inspect, "", h.getFault, operation{
+			id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{},
+		}},
+	}
+}
+
 // auditQuery is which records are asked for, of those that the operator may see.
 func (*auditHandlers) auditQuery(c *call) control.AuditQuery {
 	q := control.AuditQuery{

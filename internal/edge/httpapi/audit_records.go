@@ -27,8 +27,13 @@ func (c *call) actorContext() context.Context {
 	return control.WithActor(c.request.Context(), a, c.requestID)
 }
 
-// record adds what was done to the audit log, also where the client has gone. Where that fails it is logged: it is done all the same.
-func (c *call) record(rec control.Record) {
+// record adds what was done to the audit log, with the environment that the request is about.
+func (c *call) record(action, target string, details map[string]string) {
+	c.addRecord(control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details})
+}
+
+// addRecord adds a record to the audit log, also where the client has gone. Where that fails it is logged: what was done is done.
+func (c *call) addRecord(rec control.Record) {
 	if err := c.api.Registry.Audit.Add(context.WithoutCancel(c.actorContext()), rec); err != nil {
 		c.notAudited(rec.Action, err)
 	}

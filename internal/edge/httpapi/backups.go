@@ -20,59 +20,59 @@ type backupHandlers struct {
 	backups *backup.Service
 }
 
-// backupRows are the backups of an environment.
-func (a *API) backupRows() []route {
+// adminRoutes are the backups of an environment.
+func (h *backupHandlers) adminRoutes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
-		{0, get, "backups", operator, inspect, "", a.backups.listBackups, operation{
+		{0, get, "backups", operator, inspect, "", h.listBackups, operation{
 			id: "listBackups", about: "The backups of the environment, the newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
-		{0, post, "backups", operator, operate, "backup.create", a.backups.createBackup, operation{
+		{0, post, "backups", operator, operate, "backup.create", h.createBackup, operation{
 			id: "createBackup", about: "Make a backup of the environment", body: wire.NewBackup{}, optional: true,
 			accepted: wire.BackupShown{},
 		}},
-		{0, get, "backups/{backup}", operator, inspect, "", a.backups.getBackup, operation{
+		{0, get, "backups/{backup}", operator, inspect, "", h.getBackup, operation{
 			id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{},
 		}},
-		{0, remove, "backups/{backup}", operator, operate, "backup.delete", a.backups.deleteBackup, operation{
+		{0, remove, "backups/{backup}", operator, operate, "backup.delete", h.deleteBackup, operation{
 			id: "deleteBackup", about: "Remove a backup, or cancel it",
 		}},
 	}
 }
 
-// backupRoutes are the backups of the whole server, and the settings.
-func (a *API) backupRoutes() []route {
+// routes are the backups of the whole server, and the settings.
+func (h *backupHandlers) routes() []route {
 	inspect, server, one := need{control.RightInspect, aServer}, need{control.RightOperate, aServer}, need{control.RightOperate, instance}
 	const settings = "/api/instances/{id}/backup_settings"
 	return []route{
-		{controlSite, get, "/api/backups", operator, inspect, "", a.backups.listBackups, operation{
+		{controlSite, get, "/api/backups", operator, inspect, "", h.listBackups, operation{
 			id: "listServerBackups", about: "The backups of the whole server, the newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
-		{controlSite, post, "/api/backups", operator, server, "backup.create", a.backups.createBackup, operation{
+		{controlSite, post, "/api/backups", operator, server, "backup.create", h.createBackup, operation{
 			id: "createServerBackup", about: "Make a backup of the whole server", body: wire.NewBackup{},
 			optional: true, accepted: wire.BackupShown{},
 		}},
-		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", a.backups.getBackup, operation{
+		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", h.getBackup, operation{
 			id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{},
 		}},
-		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", a.backups.deleteBackup, operation{
+		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", h.deleteBackup, operation{
 			id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it",
 		}},
-		{controlSite, get, "/api/backup_settings", operator, server, "", a.backups.getBackupSettings, operation{
+		{controlSite, get, "/api/backup_settings", operator, server, "", h.getBackupSettings, operation{
 			id: "getServerBackupSettings", about: "How backups of the whole server are made and kept",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", a.backups.changeBackupSettings, operation{
+		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", h.changeBackupSettings, operation{
 			id: "changeServerBackupSettings", about: "Change how backups of the whole server are made and kept",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", a.backups.getBackupSettings), operation{
+		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", h.getBackupSettings), operation{
 			id: "getBackupSettings", about: "How backups of an instance are made and kept",
 			gives: wire.BackupSettingsShown{},
 		}},
-		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", a.backups.changeBackupSettings), operation{
+		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", h.changeBackupSettings), operation{
 			id: "changeBackupSettings", about: "Change how backups of an instance are made and kept",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
@@ -87,14 +87,12 @@ func (*backupHandlers) backupsOf(c *call) j17.Tenant {
 	return c.tenant
 }
 
-// listBackups is GET backups and GET /api/backups.
 func (h *backupHandlers) listBackups(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.backups.List(c.request.Context(), h.backupsOf(c), l.offset, l.limit+1)
 	return list(c, w, "backups", l, wire.Each(all, (*backup.Backup).Wire), err)
 }
 
-// createBackup is POST backups and POST /api/backups.
 func (h *backupHandlers) createBackup(c *call, w http.ResponseWriter) error {
 	var body wire.NewBackup
 	if err := c.decodeOptional(w, &body); err != nil {
@@ -105,22 +103,14 @@ func (h *backupHandlers) createBackup(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidField, "'kind' must be \"full\" or \"incremental\", or be left out").At("kind")
 	}
 	b, err := h.backups.Create(context.WithoutCancel(c.actorContext()), h.backupsOf(c), kind)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusAccepted, wire.BackupShown{Backup: b.Wire()})
+	return c.done(w, http.StatusAccepted, wire.BackupShown{Backup: b.Wire()}, err)
 }
 
-// getBackup is GET backups/{backup} and GET /api/backups/{backup}.
 func (h *backupHandlers) getBackup(c *call, w http.ResponseWriter) error {
 	b, err := h.backups.Get(c.request.Context(), h.backupsOf(c), c.request.PathValue("backup"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.BackupShown{Backup: b.Wire()})
+	return c.done(w, http.StatusOK, wire.BackupShown{Backup: b.Wire()}, err)
 }
 
-// deleteBackup is DELETE backups/{backup} and DELETE /api/backups/{backup}.
 func (h *backupHandlers) deleteBackup(c *call, w http.ResponseWriter) error {
 	if err := h.backups.Delete(c.actorContext(), h.backupsOf(c), c.request.PathValue("backup")); err != nil {
 		return err
@@ -128,13 +118,9 @@ func (h *backupHandlers) deleteBackup(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// getBackupSettings is GET /api/instances/{id}/backup_settings and GET /api/backup_settings.
 func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error {
 	set, err := h.backups.Settings(c.request.Context(), c.instance)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()})
+	return c.done(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()}, err)
 }
 
 // changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
@@ -184,10 +170,7 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 		}
 	}
 	set, err := h.backups.Change(context.WithoutCancel(c.actorContext()), c.instance, amend)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()})
+	return c.done(w, http.StatusOK, wire.BackupSettingsShown{Settings: set.Wire()}, err)
 }
 
 // orZero is what stands at a place, nothing where there is none.

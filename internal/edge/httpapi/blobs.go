@@ -14,6 +14,7 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/plane/blob"
+	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
 )
 
@@ -21,6 +22,30 @@ import (
 type blobHandlers struct {
 	blobs  *blob.Store
 	deploy *deploy.Service
+}
+
+// routes administer the files of custom code.
+func (h *blobHandlers) routes() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "blobs", operator, inspect, "", h.listBlobs, operation{
+			id: "listBlobs", about: "The files", query: paged(), gives: rows{"blobs", wire.Blob{}},
+		}},
+		{0, post, "blobs", operator, operate, "blob.upload", h.putBlob, operation{
+			id: "putBlob", about: "Upload a file", body: form{}, gives: wire.Stored{}, anew: wire.Stored{},
+		}},
+		{0, get, "blobs/{name}", operator, inspect, "", h.getBlob, operation{
+			id: "getBlob", about: "The content of a file", query: version(), gives: file{"application/octet-stream"},
+			tagged: true, headers: contentHeaders(),
+		}},
+		{0, get, "blobs/{name}/versions", operator, inspect, "", h.listBlobVersions, operation{
+			id: "listBlobVersions", about: "The versions of a file", query: paged(),
+			gives: rows{"versions", wire.Blob{}},
+		}},
+		{0, remove, "blobs/{name}", operator, operate, "blob.delete", h.deleteBlob, operation{
+			id: "deleteBlob", about: "Delete a version of a file, or all", query: version(),
+		}},
+	}
 }
 
 // Limits of an upload beside those of the blob itself.
@@ -32,14 +57,12 @@ const (
 	maxFormField    = 1 << 10
 )
 
-// listBlobs is GET blobs.
 func (h *blobHandlers) listBlobs(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	rows, err := h.blobs.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
-	return list(c, w, "blobs", l, wire.Each(rows, func(n *blob.Named) wire.Blob { return n.Blob.Wire(n.Versions) }), err)
+	return list(c, w, "blobs", l, wire.Each(rows, func(n *blob.Named) wire.Blob { return n.Wire(n.Versions) }), err)
 }
 
-// listBlobVersions is GET blobs/{name}/versions.
 func (h *blobHandlers) listBlobVersions(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.blobs.Versions(c.request.Context(), c.tenant, c.request.PathValue("name"))

@@ -15,62 +15,61 @@ type checkpointHandlers struct {
 	checkpoints *checkpoint.Service
 }
 
-// checkpointRows are the rows of checkpoints in the administration of an environment.
-func (a *API) checkpointRows() []route {
+// routes are the rows of checkpoints in the administration of an environment.
+func (h *checkpointHandlers) routes() []route {
 	inspect, operate, audit := need{control.RightInspect, instance}, need{control.RightOperate, instance}, need{control.RightAudit, instance}
 	return []route{
 		// Of states.
-		{0, get, "checkpoints", operator, inspect, "", a.checkpoints.listCheckpoints, operation{
+		{0, get, "checkpoints", operator, inspect, "", h.listCheckpoints, operation{
 			id: "listCheckpoints", about: "The checkpoints of states, the newest first", query: paged(),
 			gives: rows{"checkpoints", wire.Checkpoint{}},
 		}},
-		{0, post, "checkpoints", operator, operate, "checkpoint.create", a.checkpoints.createCheckpoint, operation{
+		{0, post, "checkpoints", operator, operate, "checkpoint.create", h.createCheckpoint, operation{
 			id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment",
 			body: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true,
 			accepted: wire.CheckpointMade{},
 		}},
-		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", a.checkpoints.getCheckpoint, operation{
+		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", h.getCheckpoint, operation{
 			id: "getCheckpoint", about: "A checkpoint of states", gives: wire.CheckpointMade{},
 		}},
-		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", a.checkpoints.restoreCheckpoint, operation{
+		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", h.restoreCheckpoint, operation{
 			id: "restoreCheckpoint", about: "Make the states of a checkpoint a base for replays", body: struct{}{},
 			optional: true, gives: wire.CheckpointRestored{},
 		}},
-		{0, remove, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", a.checkpoints.deleteCheckpoint, operation{
+		{0, remove, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", h.deleteCheckpoint, operation{
 			id: "deleteCheckpoint", about: "Delete a checkpoint of states, or cancel one that is being made",
 			gives: wire.CheckpointMade{},
 		}},
 
 		// Of logs.
-		{0, get, "root-checkpoints", operator, audit, "", a.checkpoints.listRootCheckpoints, operation{
+		{0, get, "root-checkpoints", operator, audit, "", h.listRootCheckpoints, operation{
 			id: "listRootCheckpoints", about: "The roots of the log that were noted, the newest first", query: paged(),
 			gives: rows{"root_checkpoints", wire.RootCheckpoint{}},
 		}},
-		{0, post, "root-checkpoints", operator, operate, "root_checkpoint.create", a.checkpoints.createRootCheckpoint, operation{
+		{0, post, "root-checkpoints", operator, operate, "root_checkpoint.create", h.createRootCheckpoint, operation{
 			id: "createRootCheckpoint", about: "Note the root of the log", body: wire.NewRootCheckpoint{},
 			optional: true, gives: wire.RootCheckpointMade{}, made: true,
 		}},
-		{0, get, "root-checkpoints/latest", operator, audit, "", a.checkpoints.latestRootCheckpoint, operation{
+		{0, get, "root-checkpoints/latest", operator, audit, "", h.latestRootCheckpoint, operation{
 			id: "getLatestRootCheckpoint", about: "The root that was noted last", gives: wire.RootCheckpointMade{},
 		}},
-		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", a.checkpoints.getRootCheckpoint, operation{
+		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", h.getRootCheckpoint, operation{
 			id: "getRootCheckpoint", about: "A root that was noted", gives: wire.RootCheckpointMade{},
 		}},
-		{0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", a.checkpoints.deleteRootCheckpoint, operation{
+		{0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", h.deleteRootCheckpoint, operation{
 			id: "deleteRootCheckpoint", about: "Delete a root that was noted", gives: wire.RootCheckpointMade{},
 		}},
-		{0, get, "root-checkpoint-settings", operator, audit, "", a.checkpoints.getRootCheckpointSettings, operation{
+		{0, get, "root-checkpoint-settings", operator, audit, "", h.getRootCheckpointSettings, operation{
 			id: "getRootCheckpointSettings", about: "When roots are noted by themselves",
 			gives: wire.RootCheckpointSettingsShown{},
 		}},
-		{0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", a.checkpoints.setRootCheckpointSettings, operation{
+		{0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", h.setRootCheckpointSettings, operation{
 			id: "setRootCheckpointSettings", about: "Change when roots are noted by themselves",
 			body: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{},
 		}},
 	}
 }
 
-// listCheckpoints is GET checkpoints.
 func (h *checkpointHandlers) listCheckpoints(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	page, err := h.checkpoints.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
@@ -88,7 +87,7 @@ func (h *checkpointHandlers) createCheckpoint(c *call, w http.ResponseWriter) er
 		if err != nil {
 			return err
 		}
-		h.checkpointed(c, "checkpoint.create", begun.ID, map[string]string{"scope": begun.Scope, "position": begun.Position})
+		c.record("checkpoint.create", begun.ID, map[string]string{"scope": begun.Scope, "position": begun.Position})
 		return c.answer(w, http.StatusAccepted, wire.CheckpointMade{Checkpoint: begun})
 	}
 	c.allowTime(w, transferTime)
@@ -96,22 +95,17 @@ func (h *checkpointHandlers) createCheckpoint(c *call, w http.ResponseWriter) er
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "checkpoint.create", made.ID, map[string]string{
+	c.record("checkpoint.create", made.ID, map[string]string{
 		"scope": made.Scope, "position": made.Position, "aggregates": strconv.FormatUint(made.Aggregates, 10), "state_hash": made.StateHash,
 	})
 	return c.answer(w, http.StatusCreated, wire.CheckpointMade{Checkpoint: made})
 }
 
-// getCheckpoint is GET checkpoints/{checkpoint}.
 func (h *checkpointHandlers) getCheckpoint(c *call, w http.ResponseWriter) error {
 	found, err := h.checkpoints.Get(c.request.Context(), c.tenant, c.request.PathValue("checkpoint"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.CheckpointMade{Checkpoint: found})
+	return c.done(w, http.StatusOK, wire.CheckpointMade{Checkpoint: found}, err)
 }
 
-// restoreCheckpoint is POST checkpoints/{checkpoint}/restore.
 func (h *checkpointHandlers) restoreCheckpoint(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
@@ -121,28 +115,25 @@ func (h *checkpointHandlers) restoreCheckpoint(c *call, w http.ResponseWriter) e
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "checkpoint.restore", from.ID, map[string]string{"position": from.Position, "aggregates": strconv.FormatUint(n, 10)})
+	c.record("checkpoint.restore", from.ID, map[string]string{"position": from.Position, "aggregates": strconv.FormatUint(n, 10)})
 	return c.answer(w, http.StatusOK, wire.CheckpointRestored{Restored: n, Checkpoint: from})
 }
 
-// deleteCheckpoint is DELETE checkpoints/{checkpoint}.
 func (h *checkpointHandlers) deleteCheckpoint(c *call, w http.ResponseWriter) error {
 	gone, err := h.checkpoints.Delete(c.request.Context(), c.tenant, c.request.PathValue("checkpoint"))
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "checkpoint.delete", gone.ID, map[string]string{"position": gone.Position, "state_hash": gone.StateHash})
+	c.record("checkpoint.delete", gone.ID, map[string]string{"position": gone.Position, "state_hash": gone.StateHash})
 	return c.answer(w, http.StatusOK, wire.CheckpointMade{Checkpoint: gone})
 }
 
-// listRootCheckpoints is GET root-checkpoints.
 func (h *checkpointHandlers) listRootCheckpoints(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	page, err := h.checkpoints.Roots(c.request.Context(), c.tenant, l.offset, l.limit+1)
 	return list(c, w, "root_checkpoints", l, page, err)
 }
 
-// createRootCheckpoint is POST root-checkpoints.
 func (h *checkpointHandlers) createRootCheckpoint(c *call, w http.ResponseWriter) error {
 	var ask wire.NewRootCheckpoint
 	if err := c.decodeOptional(w, &ask); err != nil {
@@ -152,7 +143,7 @@ func (h *checkpointHandlers) createRootCheckpoint(c *call, w http.ResponseWriter
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "root_checkpoint.create", made.ID, rootDetails(&made))
+	c.record("root_checkpoint.create", made.ID, rootDetails(&made))
 	return c.answer(w, http.StatusCreated, wire.RootCheckpointMade{RootCheckpoint: made})
 }
 
@@ -161,44 +152,30 @@ func rootDetails(r *wire.RootCheckpoint) map[string]string {
 	return map[string]string{"position": r.Position, "size": strconv.FormatUint(r.Size, 10), "root": r.Root}
 }
 
-// latestRootCheckpoint is GET root-checkpoints/latest.
 func (h *checkpointHandlers) latestRootCheckpoint(c *call, w http.ResponseWriter) error {
 	found, err := h.checkpoints.LatestRoot(c.request.Context(), c.tenant)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.RootCheckpointMade{RootCheckpoint: found})
+	return c.done(w, http.StatusOK, wire.RootCheckpointMade{RootCheckpoint: found}, err)
 }
 
-// getRootCheckpoint is GET root-checkpoints/{checkpoint}.
 func (h *checkpointHandlers) getRootCheckpoint(c *call, w http.ResponseWriter) error {
 	found, err := h.checkpoints.GetRoot(c.request.Context(), c.tenant, c.request.PathValue("checkpoint"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.RootCheckpointMade{RootCheckpoint: found})
+	return c.done(w, http.StatusOK, wire.RootCheckpointMade{RootCheckpoint: found}, err)
 }
 
-// deleteRootCheckpoint is DELETE root-checkpoints/{checkpoint}.
 func (h *checkpointHandlers) deleteRootCheckpoint(c *call, w http.ResponseWriter) error {
 	gone, err := h.checkpoints.DeleteRoot(c.request.Context(), c.tenant, c.request.PathValue("checkpoint"))
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "root_checkpoint.delete", gone.ID, rootDetails(&gone))
+	c.record("root_checkpoint.delete", gone.ID, rootDetails(&gone))
 	return c.answer(w, http.StatusOK, wire.RootCheckpointMade{RootCheckpoint: gone})
 }
 
-// getRootCheckpointSettings is GET root-checkpoint-settings.
 func (h *checkpointHandlers) getRootCheckpointSettings(c *call, w http.ResponseWriter) error {
 	set, err := h.checkpoints.Settings(c.request.Context(), c.tenant)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.RootCheckpointSettingsShown{Settings: set})
+	return c.done(w, http.StatusOK, wire.RootCheckpointSettingsShown{Settings: set}, err)
 }
 
-// setRootCheckpointSettings is PUT root-checkpoint-settings.
 func (h *checkpointHandlers) setRootCheckpointSettings(c *call, w http.ResponseWriter) error {
 	var change wire.RootCheckpointSettingsChange
 	if err := c.decodeChange(w, &change); err != nil {
@@ -208,15 +185,9 @@ func (h *checkpointHandlers) setRootCheckpointSettings(c *call, w http.ResponseW
 	if err != nil {
 		return err
 	}
-	h.checkpointed(c, "root_checkpoint.set", "", map[string]string{
+	c.record("root_checkpoint.set", "", map[string]string{
 		"enabled": strconv.FormatBool(set.Enabled), "every_events": strconv.FormatUint(set.EveryEvents, 10),
 		"every_hours": strconv.FormatUint(set.EveryHours, 10), "keep": strconv.FormatUint(set.Keep, 10),
 	})
 	return c.answer(w, http.StatusOK, wire.RootCheckpointSettingsShown{Settings: set})
-}
-
-// checkpointed records what was done with a checkpoint.
-func (*checkpointHandlers) checkpointed(c *call, action, id string, details map[string]string) {
-	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: id, Details: details}
-	c.record(rec)
 }

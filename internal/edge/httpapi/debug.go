@@ -6,6 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
+	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
@@ -18,16 +19,28 @@ type debugHandlers struct {
 	registry *control.Registry
 }
 
-// getDebug is GET debug.
-func (h *debugHandlers) getDebug(c *call, w http.ResponseWriter) error {
-	until, err := h.deploy.Tracing(c.instance, c.env)
-	if err != nil {
-		return err
+// routes help to look for faults.
+func (h *debugHandlers) routes() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "debug", operator, inspect, "", h.getDebug, operation{
+			id: "getDebug", about: "What is traced", gives: wire.DebugState{},
+		}},
+		{0, post, "debug", operator, operate, "debug.set", h.setDebug, operation{
+			id: "setDebug", about: "Trace custom code for a while", body: wire.Debugging{}, gives: wire.DebugState{},
+		}},
+		{0, get, "implications/failed", operator, inspect, "", h.listFailedImplications, operation{
+			id: "listFailedImplications", about: "Writes that were refused for what they implied", query: paged(),
+			gives: rows{"implications", decider.ImplicationFailure{}},
+		}},
 	}
-	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
 }
 
-// setDebug is POST debug.
+func (h *debugHandlers) getDebug(c *call, w http.ResponseWriter) error {
+	until, err := h.deploy.Tracing(c.instance, c.env)
+	return c.done(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}}, err)
+}
+
 func (h *debugHandlers) setDebug(c *call, w http.ResponseWriter) error {
 	var body wire.Debugging
 	if err := c.decode(w, &body); err != nil {
@@ -50,10 +63,7 @@ func (h *debugHandlers) setDebug(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	until, err := h.deploy.Trace(c.request.Context(), c.instance, c.env, length)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}})
+	return c.done(w, http.StatusOK, wire.DebugState{Debug: wire.Debug{WASMTrace: !until.IsZero(), Until: until}}, err)
 }
 
 // listFailedImplications lists the latest writes that were rejected because of what they implied.

@@ -20,7 +20,64 @@ type derivedHandlers struct {
 	tagging     *build.Tagger
 }
 
-// listProjections is GET projections.
+// controlRoutes show projections where the environment is a parameter.
+func (h *derivedHandlers) controlRoutes() []route {
+	view := need{control.RightView, instance}
+	return []route{
+		{controlSite, get, "/api/instances/{instance_}/projections", operator, view, "", onWorker("projections", h.listProjections), operation{
+			id: "listInstanceProjections", about: "The projections of an environment", query: inEnvironment(paged()...),
+			gives: wire.Projections{},
+		}},
+	}
+}
+
+// routes administer projections, places and tags.
+func (h *derivedHandlers) routes() []route {
+	view, operate, change := need{control.RightView, instance}, need{control.RightOperate, instance}, need{control.RightDeploy, instance}
+	return []route{
+		{0, get, "projections", operator, view, "", h.listProjections, operation{
+			id: "listProjections", about: "The projections, those of the spec and those that were posted",
+			query: paged(), gives: wire.Projections{},
+		}},
+		{0, post, "projections", operator, change, "projection.deploy", h.postProjection, operation{
+			id: "postProjection", about: "Deploy the definition of a projection beside the spec",
+			query: preparing(trying()...), body: file{typeJSON},
+			gives: either{wire.PostedProjection{}, wire.ProjectionDryRun{}}, anew: wire.PostedProjection{},
+			accepted: wire.PostedProjection{},
+		}},
+		{0, get, "projections/{name}", operator, view, "", h.getProjection, operation{
+			id: "describeProjection", about: "A projection, where it is declared and how far its index is",
+			gives: wire.Projection{},
+		}},
+		{0, remove, "projections/{name}", operator, change, "projection.remove", h.removeProjection, operation{
+			id: "removeProjection", about: "Remove a projection that was posted",
+		}},
+		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", h.rebuildProjection, operation{
+			id: "rebuildProjection", about: "Build the indexes of a projection anew", body: struct{}{}, optional: true,
+			accepted: wire.Projection{},
+		}},
+		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", h.verifyProjection, operation{
+			id: "verifyProjection", about: "Compare the indexes of a projection with the events", body: struct{}{},
+			optional: true, gives: wire.VerifiedProjection{},
+		}},
+		{0, remove, "projections/{name}/build", operator, operate, "projection.cancel_build", h.cancelBuild, operation{
+			id: "cancelProjectionBuild", about: "Give up what is being built for a projection",
+		}},
+		{0, get, "places", operator, view, "", h.describePlaces, operation{
+			id: "describePlaces", about: "The places that aggregates have, and how far those of older events are",
+			gives: wire.Places{},
+		}},
+		{0, post, "places/verify", operator, operate, "place.verify", h.verifyPlaces, operation{
+			id: "verifyPlaces", about: "Compare the places of aggregates with the events", body: struct{}{},
+			optional: true, gives: wire.VerifiedPlaces{},
+		}},
+		{0, get, "tags", operator, view, "", h.listTags, operation{
+			id: "listTags", about: "The tags that the spec declares, and how far older events are with them",
+			gives: wire.Tags{},
+		}},
+	}
+}
+
 func (h *derivedHandlers) listProjections(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	all, err := h.projections.DescribeAll(c.request.Context(), c.tenant)
@@ -38,13 +95,9 @@ func (h *derivedHandlers) listProjections(c *call, w http.ResponseWriter) error 
 	return c.answer(w, http.StatusOK, page)
 }
 
-// getProjection is GET projections/{name}.
 func (h *derivedHandlers) getProjection(c *call, w http.ResponseWriter) error {
 	p, err := h.projections.Describe(c.request.Context(), c.tenant, c.request.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, p)
+	return c.done(w, http.StatusOK, p, err)
 }
 
 // maxDefinitionBody is the size of the text of a definition with what may stand around it, as it comes from an editor: as large as that of a spec.
@@ -77,7 +130,7 @@ func (h *derivedHandlers) postProjection(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return err
 	}
-	h.recordProjection(c, "projection.deploy", posted.Name)
+	c.record("projection.deploy", posted.Name, nil)
 	status := http.StatusOK
 	switch {
 	case posted.Build != nil && posted.Build.Prepared != nil:
@@ -88,65 +141,46 @@ func (h *derivedHandlers) postProjection(c *call, w http.ResponseWriter) error {
 	return c.answer(w, status, posted)
 }
 
-// rebuildProjection is POST projections/{name}/rebuild.
 func (h *derivedHandlers) rebuildProjection(c *call, w http.ResponseWriter) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	ctx, name := context.WithoutCancel(c.request.Context()), c.request.PathValue("name")
 	if err := h.projections.Rebuild(ctx, c.tenant, name); err != nil {
 		return err
 	}
-	h.recordProjection(c, "projection.rebuild", name)
+	c.record("projection.rebuild", name, nil)
 	p, err := h.projections.Describe(ctx, c.tenant, name)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusAccepted, p)
+	return c.done(w, http.StatusAccepted, p, err)
 }
 
-// cancelBuild is DELETE projections/{name}/build.
 func (h *derivedHandlers) cancelBuild(c *call, w http.ResponseWriter) error {
 	name := c.request.PathValue("name")
 	if err := h.projections.CancelBuild(c.request.Context(), c.tenant, name); err != nil {
 		return err
 	}
-	h.recordProjection(c, "projection.cancel_build", name)
+	c.record("projection.cancel_build", name, nil)
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// verifyProjection is POST projections/{name}/verify.
 func (h *derivedHandlers) verifyProjection(c *call, w http.ResponseWriter) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	c.allowTime(w, transferTime)
 	found, err := h.projections.Verify(c.request.Context(), c.tenant, c.request.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, found)
+	return c.done(w, http.StatusOK, found, err)
 }
 
-// removeProjection is DELETE projections/{name}.
 func (h *derivedHandlers) removeProjection(c *call, w http.ResponseWriter) error {
 	name := c.request.PathValue("name")
 	if err := h.projections.Remove(c.request.Context(), c.tenant, name); err != nil {
 		return err
 	}
-	h.recordProjection(c, "projection.remove", name)
+	c.record("projection.remove", name, nil)
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// recordProjection adds what was done to a projection to the audit log.
-func (*derivedHandlers) recordProjection(c *call, action, name string) {
-	record := control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: name}
-	c.record(record)
-}
-
-// describePlaces is GET places.
 func (h *derivedHandlers) describePlaces(c *call, w http.ResponseWriter) error {
 	all, under, err := h.places.Describe(c.request.Context(), c.tenant)
 	if err != nil {
@@ -169,10 +203,8 @@ func (h *derivedHandlers) describePlaces(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, answer)
 }
 
-// verifyPlaces is POST places/verify.
 func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	c.allowTime(w, transferTime)
@@ -187,7 +219,6 @@ func (h *derivedHandlers) verifyPlaces(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, answer)
 }
 
-// listTags is GET tags.
 func (h *derivedHandlers) listTags(c *call, w http.ResponseWriter) error {
 	all, err := h.tagging.Tags(c.request.Context(), c.tenant)
 	if err != nil {

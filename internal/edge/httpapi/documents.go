@@ -124,7 +124,6 @@ func openAPI(d Document) handler {
 // corePagesPath is where the documentation for assistants is, on the control host.
 const corePagesPath = "/llms-core.txt"
 
-// corePages is GET /llms-core.txt. The text is part of the program.
 func (*serverHandlers) corePages(c *call, w http.ResponseWriter) error {
 	doc, err := c.api.documents.of(c.request.Context(), corePagesPath, func() ([]byte, error) {
 		library, err := docs.Load()

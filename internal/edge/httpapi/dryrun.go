@@ -36,30 +36,19 @@ func (h *writeHandlers) tryWrite(c *call, w http.ResponseWriter, cmd *engine.Com
 	return c.answer(w, http.StatusOK, &t)
 }
 
-// outlook returns what a command would do, for which there is room among the replies. What is found while there is none is let go of, and found
-// anew.
+// outlook returns what a command would do.
 func (h *writeHandlers) outlook(c *call, cmd *engine.Command) (*engine.Outlook, error) {
-	for waited := false; ; waited = true {
-		o, err := h.engine.DryRun(c.request.Context(), cmd)
-		if err != nil {
-			return nil, err
-		}
-		c.slot.Give() // what follows takes as long as the client likes
-		size := int64(0)
+	read := func() (*engine.Outlook, error) { return h.engine.DryRun(c.request.Context(), cmd) }
+	return fitting(c, read, func(o *engine.Outlook) (size int) {
 		for i := range o.Events {
-			size += int64(len(o.Events[i].JSON))
+			size += len(o.Events[i].JSON)
 		}
 		size = min(size, maxTriedBytes)
 		for i := range o.States {
-			size += int64(len(o.States[i].JSON))
+			size += len(o.States[i].JSON)
 		}
-		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
-			return o, nil
-		}
-		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
-			return nil, err
-		}
-	}
+		return size
+	})
 }
 
 // tried is the answer to a dry run. What is said of errors is encoded for itself.

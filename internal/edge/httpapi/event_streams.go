@@ -464,13 +464,13 @@ func (c *call) startStream(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// await waits until the reader may have something, and keeps the client posted that the stream lives. It reports false when the
-// stream is at its end, which it is where others are tagged with what the client asks for.
-func (s *stream) await(ctx context.Context, reader *tail.Reader, retagged func() bool) bool {
+// sleep waits until a channel is closed or has something, and sends heartbeats meanwhile, each with the position that at returns. It
+// reports false at the end of the stream, which at can bring about.
+func (s *stream) sleep(ctx context.Context, until <-chan struct{}, at func() (position j17.StreamID, alive bool)) bool {
 	for {
 		select {
-		case <-reader.Ready():
-			return true
+		case <-until:
+			return ctx.Err() == nil && !s.ended()
 		case <-ctx.Done():
 			return false
 		case <-s.pulse:
@@ -481,15 +481,21 @@ func (s *stream) await(ctx context.Context, reader *tail.Reader, retagged func()
 		if !s.due(s.now()) {
 			continue
 		}
-		if retagged() {
+		position, alive := at()
+		if !alive {
 			return false
 		}
-		s.put([]byte(":\n"))
-		s.position(reader.Position())
+		s.beat(position)
 		if s.flush() != nil {
 			return false
 		}
 	}
+}
+
+// beat writes a heartbeat, with the position that the stream has reached.
+func (s *stream) beat(at j17.StreamID) {
+	s.put([]byte(":\n"))
+	s.position(at)
 }
 
 // position tells the client how far the stream has come, which is where it goes on when it connects again.
@@ -502,33 +508,41 @@ func (s *stream) position(at j17.StreamID) {
 	s.put([]byte("\n"))
 }
 
-// events writes events.
+// events writes events of a feed.
 func (s *stream) events(events []tail.Event) {
 	for i := range events {
-		ev := &events[i]
-		s.told, s.placed = ev.ID, true
-		s.frame = append(ev.ID.Append(append(s.frame, "id: "...)), "\ndata: "...)
-		s.frame = append(append(s.frame, ev.Raw...), "\n\n"...)
-		if len(s.frame) >= writeBytes || i == len(events)-1 {
-			s.put(s.frame)
-			s.frame = s.frame[:0]
-		}
+		s.event("", events[i].ID, events[i].Raw)
 	}
-	if cap(s.frame) > 2*writeBytes {
-		s.frame = nil
-	}
+	s.send()
 	s.all.sent.Add(uint64(len(events)))
 }
 
-// event writes an event of a view as of a position.
-func (s *stream) event(ev *liveEvent, at j17.StreamID) {
+// event adds an event to what send writes: its name, "" for none, the position that it brings the client to, and its data in parts.
+func (s *stream) event(name string, at j17.StreamID, data ...[]byte) {
 	s.told, s.placed = at, true
-	head := append(append(s.frame[:0], "event: "...), ev.name...)
-	head = append(at.AppendPosition(append(head, "\nid: "...)), "\ndata: "...)
-	s.put(head)
-	for _, part := range ev.parts {
-		s.put(part)
+	if name != "" {
+		s.frame = append(append(append(s.frame, "event: "...), name...), '\n')
 	}
-	s.put([]byte("\n\n"))
-	s.frame = nil
+	s.frame = append(at.AppendPosition(append(s.frame, "id: "...)), "\ndata: "...)
+	for _, part := range data {
+		if len(part) > writeBytes {
+			s.send()
+			s.put(part)
+			continue
+		}
+		s.frame = append(s.frame, part...)
+	}
+	if s.frame = append(s.frame, "\n\n"...); len(s.frame) >= writeBytes {
+		s.send()
+	}
+}
+
+// send writes the events that were added. Their memory is kept for the next ones where it is not much.
+func (s *stream) send() {
+	if len(s.frame) > 0 {
+		s.put(s.frame)
+	}
+	if s.frame = s.frame[:0]; cap(s.frame) > 2*writeBytes {
+		s.frame = nil
+	}
 }

@@ -88,6 +88,16 @@ type exportHandlers struct {
 	registry    *control.Registry
 }
 
+// routes write events to files.
+func (h *exportHandlers) routes() []route {
+	return []route{
+		{0, get, "export", operator, need{control.RightAudit, instance}, "", h.export, operation{
+			id: "exportEvents", about: "All events, or the states of all aggregates", query: exported(), gives: eventFiles(),
+			headers: exportHeader(),
+		}},
+	}
+}
+
 // export is GET export: all events, or the present states of all aggregates.
 func (h *exportHandlers) export(c *call, w http.ResponseWriter) error {
 	aggregateType, err := c.api.feeds.aggregateType(c)

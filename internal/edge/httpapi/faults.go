@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -30,10 +29,7 @@ func (h *auditHandlers) getFault(c *call, w http.ResponseWriter) error {
 	if err == nil && c.instance != "" && (f.Instance != c.instance || f.Environment != c.env) {
 		err = j17.Errorf(j17.CodeNotFound, "Nothing is known about an error with this id in this environment.")
 	}
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.Failed{Failure: f})
+	return c.done(w, http.StatusOK, wire.Failed{Failure: f}, err)
 }
 
 // faultElsewhere asks all workers for the error that the path names; nil where none knows it.
@@ -47,24 +43,16 @@ func (h *auditHandlers) faultElsewhere(c *call) *wire.Fault {
 	found := make(chan *wire.Fault, len(nodes))
 	for _, n := range nodes {
 		go func() {
-			var body struct {
-				Failure *wire.Fault `json:"failure"`
-			}
+			var known wire.Failed
 			err := panics.Logged(ctx, c.api.Logger, "asking a node for a fault", func() error {
-				resp, err := c.api.forward.askNode(ctx, http.MethodGet, n, "/internal/control/errors/"+url.PathEscape(c.request.PathValue("error_id")))
-				if err != nil {
-					return err
-				}
-				defer func() { _ = resp.Body.Close() }() // read as far as it matters
-				if resp.StatusCode != http.StatusOK {
-					return nil
-				}
-				return json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body)
+				path := "/internal/control/errors/" + url.PathEscape(c.request.PathValue("error_id"))
+				return c.api.forward.askShape(ctx, http.MethodGet, n, path, maxSmallBody, &known)
 			})
 			if err != nil {
-				body.Failure = nil
+				found <- nil
+				return
 			}
-			found <- body.Failure
+			found <- &known.Failure
 		}()
 	}
 	for range nodes {
@@ -75,13 +63,9 @@ func (h *auditHandlers) faultElsewhere(c *call) *wire.Fault {
 	return nil
 }
 
-// faultOfWorker is GET /internal/control/errors/{error_id}.
 func (h *auditHandlers) faultOfWorker(c *call, w http.ResponseWriter) error {
 	f, err := h.registry.Faults.ByID(c.request.Context(), c.request.PathValue("error_id"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.Failed{Failure: f})
+	return c.done(w, http.StatusOK, wire.Failed{Failure: f}, err)
 }
 
 // faultPattern is the route of one failed request of an environment.

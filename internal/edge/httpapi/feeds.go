@@ -28,6 +28,24 @@ type feedHandlers struct {
 	pageWork int64
 }
 
+// routes read events as they come.
+func (h *feedHandlers) routes() []route {
+	return []route{
+		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", h.aggregateStream, operation{
+			id: "streamEvents", about: "The events of an aggregate as they come", query: streamed(filtered()[0]),
+			gives: file{typeStream},
+		}},
+		{dataSite, get, "/_events", read, need{}, "", h.feed, operation{
+			id: "listFeed", about: "The events of the environment", query: fed(),
+			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
+		}},
+		{dataSite, get, "/_events/stream", read, need{}, "", h.feedStream, operation{
+			id: "streamFeed", about: "The events of the environment as they come", query: streamed(filtered()...),
+			gives: file{typeStream},
+		}},
+	}
+}
+
 // allEvents is for walks that only their budget and their reader end.
 const allEvents = 1 << 30
 
@@ -377,8 +395,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 		}
 		s.events(p.Events)
 		if len(p.Events) == 0 && s.due(s.now()) {
-			s.put([]byte(":\n")) // it looks at much that the client does not want
-			s.position(reader.Position())
+			s.beat(reader.Position()) // it looks at much that the client does not want
 		}
 		if err := s.flush(); err != nil || s.ended() {
 			return nil
@@ -390,7 +407,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 			s.hold(err == nil)
 		} else if !p.More {
 			p, s.frame = tail.Piece{}, nil // or their memory would be kept for nothing
-			if !s.await(ctx, reader, retagged) {
+			if !s.sleep(ctx, reader.Ready(), func() (j17.StreamID, bool) { return reader.Position(), !retagged() }) {
 				return nil
 			}
 		}

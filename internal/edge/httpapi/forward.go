@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -133,6 +134,22 @@ func (fw *forwarder) askNode(ctx context.Context, method string, n control.Node,
 	}
 	r.Header.Set(headerNodeSecret, fw.registry.Secrets.NodeSecret())
 	return fw.cluster.Transport.RoundTrip(r)
+}
+
+// askShape asks another node as askNode does, for a shape that has at most so many bytes.
+func (fw *forwarder) askShape(ctx context.Context, method string, n control.Node, path string, most int64, into any) error {
+	resp, err := fw.askNode(ctx, method, n, path)
+	if err != nil {
+		return errors.New("the worker does not answer")
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it matters
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the worker answers with status %d: it may be of an older version", resp.StatusCode)
+	}
+	if json.NewDecoder(http.MaxBytesReader(nil, resp.Body, most)).Decode(into) != nil {
+		return errors.New("what the worker answers cannot be read")
+	}
+	return nil
 }
 
 // opsPath is the path on the internal listener of what /api/instances/{id}/ops/{env}/ has. What follows stays escaped as it was, so

@@ -26,6 +26,26 @@ type importHandlers struct {
 	maxImport int64
 }
 
+// routes read events from files.
+func (h *importHandlers) routes() []route {
+	operate := need{control.RightOperate, instance}
+	return []route{
+		{0, post, "import", operator, operate, "events.import", h.importEvents, operation{
+			id: "importEvents", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
+		}},
+		{0, post, "import_jsonl", operator, operate, "events.import", h.importEvents, operation{
+			id: "importLines", about: "Store events that are history", body: eventFiles(), gives: wire.Imported{},
+		}},
+		{0, post, "cold_start", operator, operate, "events.cold_start", h.coldStart, operation{
+			id: "coldStart", about: "Store history in an environment without events", body: eventFiles(),
+			gives: wire.Imported{},
+		}},
+		{0, post, "inject", operator, operate, "events.inject", h.injectEvents, operation{
+			id: "injectEvents", about: "Write test data", body: eventFiles(), gives: wire.Injected{},
+		}},
+	}
+}
+
 // importEvents is POST import and POST import_jsonl: events that are history.
 func (h *importHandlers) importEvents(c *call, w http.ResponseWriter) error {
 	if c.api.lost.Load() {
@@ -38,7 +58,7 @@ func (h *importHandlers) importEvents(c *call, w http.ResponseWriter) error {
 	defer file.f.Close() //nolint:errcheck // it was only read
 	done, err := h.loader.Import(c.request.Context(), &loading.History{Tenant: c.tenant, ID: file.sum, Open: file.open})
 	if done.Stored > 0 {
-		h.loaded(c, "events.import", done.Stored)
+		c.record("events.import", "", eventsLoaded(done.Stored))
 	}
 	if err != nil {
 		return withStored(inFile(err), done.Stored, "Send the same file again to go on: nothing is stored twice")
@@ -60,7 +80,7 @@ func (h *importHandlers) coldStart(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return inFile(err)
 	}
-	h.loaded(c, "events.cold_start", done.Stored)
+	c.record("events.cold_start", "", eventsLoaded(done.Stored))
 	return c.answer(w, http.StatusOK, wire.Imported(done))
 }
 
@@ -104,18 +124,12 @@ func (h *importHandlers) injectEvents(c *call, w http.ResponseWriter) error {
 	defer file.f.Close() //nolint:errcheck // it was only read
 	done, err := h.loader.Inject(c.request.Context(), c.tenant, c.correlationID, file.open)
 	if done.Stored > 0 {
-		h.loaded(c, "events.inject", done.Stored)
+		c.record("events.inject", "", eventsLoaded(done.Stored))
 	}
 	if err != nil {
 		return withStored(inFile(err), done.Stored, "Send the others to go on")
 	}
 	return c.answer(w, http.StatusOK, wire.Injected(done))
-}
-
-// loaded records that events were loaded.
-func (*importHandlers) loaded(c *call, action string, events int) {
-	rec := control.Record{Action: action, Instance: c.instance, Environment: c.env, Details: map[string]string{"events": strconv.Itoa(events)}}
-	c.record(rec)
 }
 
 // inFile is an error about an event of a file. A type that the event names and the spec does not have is a fault of the body;
@@ -212,3 +226,6 @@ func (h *importHandlers) eventFile(c *call, w http.ResponseWriter) (*eventFile, 
 	}
 	return nil, j17.Errorf(j17.CodeInvalidJSON, "The request body is empty; it must have events")
 }
+
+// eventsLoaded are the details of a record that events were loaded.
+func eventsLoaded(n int) map[string]string { return map[string]string{"events": strconv.Itoa(n)} }

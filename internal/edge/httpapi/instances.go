@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"j17"
@@ -25,6 +25,43 @@ type instanceHandlers struct {
 	usage           *usage.Meter
 }
 
+// routes manage instances.
+func (h *instanceHandlers) routes() []route {
+	view, manage := need{control.RightView, instance}, need{control.RightManage, instance}
+	create, del := need{control.RightManage, aServer}, need{control.RightManage, instanceOfServer}
+	return []route{
+		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", h.listInstances, operation{
+			id: "listInstances", about: "The instances that one may see", query: paged(),
+			gives: rows{"instances", wire.Instance{}},
+		}},
+		{controlSite, post, "/api/instances", operator, create, "instance.create", h.createInstance, operation{
+			id: "createInstance", about: "Create an instance", body: wire.NewInstance{}, gives: wire.Instance{},
+			made: true,
+		}},
+		{controlSite, get, "/api/instances/{id}", operator, view, "", h.getInstance, operation{
+			id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{},
+		}},
+		{controlSite, patch, "/api/instances/{id}", operator, manage, "instance.change", h.changeInstance, operation{
+			id: "changeInstance", about: "Rename an instance, or give it another plan", body: wire.InstanceChange{},
+			gives: wire.Instance{},
+		}},
+		{controlSite, remove, "/api/instances/{id}", operator, del, "instance.delete", h.deleteInstance, operation{
+			id: "deleteInstance", about: "Delete an instance and all that it has", body: wire.Deletion{},
+			optional: true,
+		}},
+		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", h.instanceOperators, operation{
+			id: "listInstanceOperators", about: "Who may work in an instance", query: paged(),
+			gives: rows{"operators", wire.Operator{}},
+		}},
+		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", onWorker("usage", h.usageDays), operation{
+			id: "getUsage", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+		}},
+		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", h.listPlans, operation{
+			id: "listPlans", about: "The plans of the server", gives: wire.Plans{},
+		}},
+	}
+}
+
 // listInstances is GET /api/instances: those that the operator may see.
 func (h *instanceHandlers) listInstances(c *call, w http.ResponseWriter) error {
 	l := c.listing()
@@ -37,17 +74,13 @@ func (h *instanceHandlers) listInstances(c *call, w http.ResponseWriter) error {
 	return list(c, w, "instances", l, wire.Each(portion(visible, l), func(i *control.Instance) wire.Instance { return i.Wire(c.api.hostOf) }), nil)
 }
 
-// createInstance is POST /api/instances.
 func (h *instanceHandlers) createInstance(c *call, w http.ResponseWriter) error {
 	var body wire.NewInstance
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
 	i, err := h.registry.Instances.Add(c.actorContext(), control.NewInstance{Name: body.Name, Plan: body.Plan})
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusCreated, i.Wire(c.api.hostOf))
+	return c.done(w, http.StatusCreated, i.Wire(c.api.hostOf), err)
 }
 
 // getInstance is GET /api/instances/{id}: the instance, its plan, and what it has used of it.
@@ -80,13 +113,9 @@ func (h *instanceHandlers) changeInstance(c *call, w http.ResponseWriter) error 
 		}
 	}
 	i, err := h.registry.Instances.Change(c.actorContext(), id, control.InstanceChange{Name: body.Name, Plan: body.Plan})
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, i.Wire(c.api.hostOf))
+	return c.done(w, http.StatusOK, i.Wire(c.api.hostOf), err)
 }
 
-// deleteInstance is DELETE /api/instances/{id}.
 func (h *instanceHandlers) deleteInstance(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	if id == h.defaultInstance {
@@ -115,7 +144,6 @@ func (h *instanceHandlers) deleteInstance(c *call, w http.ResponseWriter) error 
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// listPlans is GET /api/plans.
 func (h *instanceHandlers) listPlans(c *call, w http.ResponseWriter) error {
 	var answer wire.Plans
 	for _, p := range h.registry.Instances.Plans() {
@@ -157,29 +185,35 @@ func (*instanceHandlers) usageElsewhere(c *call, n control.Node, instance string
 	}
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	resp, err := c.api.forward.askNode(ctx, http.MethodGet, n, "/internal/control/instances/"+url.PathEscape(instance)+"/month")
-	if err != nil {
-		c.api.Logger.LogAttrs(ctx, slog.LevelDebug, "the usage of an instance cannot be had from its worker", slog.String("node", n.Name), slog.Any("error", err))
+	var used wire.Used
+	path := "/internal/control/instances/" + url.PathEscape(instance) + "/month"
+	if err := c.api.forward.askShape(ctx, http.MethodGet, n, path, maxSmallBody, &used); err != nil {
+		c.api.Logger.LogAttrs(ctx, slog.LevelDebug, "the usage of an instance cannot be had from its worker",
+			slog.String("node", n.Name), slog.Any("error", err))
 		return nil
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
-	var body struct {
-		Usage *wire.Month `json:"usage"`
-	}
-	if resp.StatusCode != http.StatusOK || json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxSmallBody)).Decode(&body) != nil {
-		return nil
-	}
-	return body.Usage
+	return &used.Usage
 }
 
-// usageMonth is GET /internal/control/instances/{instance_}/month.
 func (h *instanceHandlers) usageMonth(c *call, w http.ResponseWriter) error {
 	if h.usage == nil {
 		return j17.Errorf(j17.CodeNotFound, "This worker does not count usage.")
 	}
 	used, err := h.usage.Month(c.request.Context(), c.instance)
-	if err != nil {
-		return err
+	return c.done(w, http.StatusOK, wire.Used{Usage: used}, err)
+}
+
+// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns it
+// is shown of them.
+func (h *instanceHandlers) instanceOperators(c *call, w http.ResponseWriter) error {
+	id := c.request.PathValue("id")
+	l := c.listing()
+	rows := make([]wire.Operator, 0)
+	for _, op := range h.registry.Operators.All() {
+		if slices.Contains(op.Instances, id) {
+			op.Instances = []string{id}
+			rows = append(rows, op.Wire())
+		}
 	}
-	return c.answer(w, http.StatusOK, wire.Used{Usage: used})
+	return list(c, w, "operators", l, portion(rows, l), nil)
 }

@@ -14,7 +14,34 @@ type keyHandlers struct {
 	registry *control.Registry
 }
 
-// listKeys is GET /api/instances/{id}/keys.
+// routes manage API keys.
+func (h *keyHandlers) routes() []route {
+	audit, create := need{control.RightAudit, instance}, need{control.RightManage, instance}
+	manage := need{control.RightManage, instanceOfKey}
+	return []route{
+		{controlSite, get, "/api/instances/{id}/keys", operator, audit, "", h.listKeys, operation{
+			id: "listKeys", about: "The API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
+		}},
+		{controlSite, post, "/api/instances/{id}/keys", operator, create, "key.create", h.createKey, operation{
+			id: "createKey", about: "Create an API key", body: wire.NewKey{}, gives: wire.MadeKey{}, made: true,
+		}},
+		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", h.getKey, operation{
+			id: "getKey", about: "An API key", gives: wire.Key{},
+		}},
+		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", h.rotateKey, operation{
+			id: "rotateKey", about: "Replace an API key by a new one", body: struct{}{}, optional: true,
+			gives: wire.MadeKey{}, made: true,
+		}},
+		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", h.scheduleRevocation, operation{
+			id: "scheduleRevocation", about: "Say when an API key is good no more", body: wire.Revocation{},
+			gives: wire.Key{},
+		}},
+		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", h.revokeKey, operation{
+			id: "revokeKey", about: "Revoke an API key", gives: wire.Key{},
+		}},
+	}
+}
+
 func (h *keyHandlers) listKeys(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	l, status := c.listing(), c.query["status"]
@@ -27,7 +54,6 @@ func (h *keyHandlers) listKeys(c *call, w http.ResponseWriter) error {
 	return list(c, w, "keys", l, portion(rows, l), nil)
 }
 
-// createKey is POST /api/instances/{id}/keys. The answer is the only place where the token can be seen.
 func (h *keyHandlers) createKey(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	var body wire.NewKey
@@ -35,32 +61,23 @@ func (h *keyHandlers) createKey(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	key, token, err := h.registry.Keys.Create(c.actorContext(), control.NewKey{Instance: id, Environment: body.Environment, Scope: body.Scope, Name: body.Name})
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Key: key.Wire(c.api.Clock.Now())})
+	return c.done(w, http.StatusCreated, wire.MadeKey{Token: token, Key: key.Wire(c.api.Clock.Now())}, err)
 }
 
-// getKey is GET /api/keys/{id}.
 func (h *keyHandlers) getKey(c *call, w http.ResponseWriter) error {
 	key, _ := h.registry.Keys.ByID(c.request.PathValue("id"))
 	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
 }
 
-// rotateKey is POST /api/keys/{id}/rotate.
 func (h *keyHandlers) rotateKey(c *call, w http.ResponseWriter) error {
 	old := c.request.PathValue("id")
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	key, token, err := h.registry.Keys.Rotate(c.actorContext(), old)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: key.Wire(c.api.Clock.Now())})
+	return c.done(w, http.StatusCreated, wire.MadeKey{Token: token, Replaces: old, Key: key.Wire(c.api.Clock.Now())}, err)
 }
 
-// scheduleRevocation is POST /api/keys/{id}/schedule_revocation.
 func (h *keyHandlers) scheduleRevocation(c *call, w http.ResponseWriter) error {
 	var body wire.Revocation
 	if err := c.decode(w, &body); err != nil {
@@ -71,17 +88,10 @@ func (h *keyHandlers) scheduleRevocation(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeInvalidField, "'revoke_at' must be a time such as 2026-11-21T08:00:00Z").At("revoke_at")
 	}
 	key, err := h.registry.Keys.Revoke(c.actorContext(), c.request.PathValue("id"), at)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
+	return c.done(w, http.StatusOK, key.Wire(c.api.Clock.Now()), err)
 }
 
-// revokeKey is DELETE /api/keys/{id}.
 func (h *keyHandlers) revokeKey(c *call, w http.ResponseWriter) error {
 	key, err := h.registry.Keys.Revoke(c.actorContext(), c.request.PathValue("id"), time.Time{})
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, key.Wire(c.api.Clock.Now()))
+	return c.done(w, http.StatusOK, key.Wire(c.api.Clock.Now()), err)
 }

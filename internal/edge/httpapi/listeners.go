@@ -16,32 +16,69 @@ type listenerHandlers struct {
 	registry  *control.Registry
 }
 
-// listListeners is GET listeners.
+// routes administer listeners and their deliveries.
+func (h *listenerHandlers) routes() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "listeners", operator, inspect, "", h.listListeners, operation{
+			id: "listListeners", about: "The listeners of the spec, their secrets and how far they are", query: paged(),
+			gives: rows{"listeners", wire.Listener{}},
+		}},
+		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", h.pauseListener, operation{
+			id: "pauseListener", about: "Tell a listener nothing more until it is resumed", body: struct{}{},
+			optional: true, gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", h.resumeListener, operation{
+			id: "resumeListener", about: "Let a listener go on where it was stopped", body: struct{}{}, optional: true,
+			gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", h.rotateListener, operation{
+			id: "rotateListenerSecret", about: "Give a listener a new secret", body: struct{}{}, optional: true,
+			gives: wire.ListenerChanged{},
+		}},
+		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", h.replayListener, operation{
+			id: "replayListener", about: "Tell a listener of events again, or count them", body: wire.ListenerReplay{},
+			gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{},
+		}},
+		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", h.triggerListener, operation{
+			id: "triggerListener", about: "Send a listener a made-up event", body: struct{}{}, optional: true,
+			gives: wire.Triggered{},
+		}},
+		{0, get, "deliveries", operator, inspect, "", h.listDeliveries, operation{
+			id: "listDeliveries", about: "What listeners were told, the newest first", query: pagedDeliveries(),
+			gives: rows{"deliveries", wire.Delivery{}},
+		}},
+		{0, get, "deliveries/{delivery}", operator, inspect, "", h.getDelivery, operation{
+			id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{},
+		}},
+		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", h.retryDelivery, operation{
+			id: "retryDelivery", about: "Send the message of a delivery again", body: struct{}{}, optional: true,
+			gives: wire.DeliveryShown{},
+		}},
+	}
+}
+
 func (h *listenerHandlers) listListeners(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	all, err := h.listeners.List(c.request.Context(), c.tenant, l.offset, l.limit+1)
 	return list(c, w, "listeners", l, wire.Each(all, (*listener.Listener).Wire), err)
 }
 
-// pauseListener is POST listeners/{name}/pause.
 func (h *listenerHandlers) pauseListener(c *call, w http.ResponseWriter) error {
 	return h.changeListener(c, w, "listener.pause", h.listeners.Pause)
 }
 
-// resumeListener is POST listeners/{name}/resume.
 func (h *listenerHandlers) resumeListener(c *call, w http.ResponseWriter) error {
 	return h.changeListener(c, w, "listener.resume", h.listeners.Resume)
 }
 
-// rotateListener is POST listeners/{name}/rotate_secret.
 func (h *listenerHandlers) rotateListener(c *call, w http.ResponseWriter) error {
 	return h.changeListener(c, w, "listener.rotate_secret", h.listeners.Rotate)
 }
 
 // changeListener changes a listener, records it and answers with what the listener is then.
 func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action string, change func(context.Context, j17.Tenant, string) error) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	// What is begun is finished, and recorded, for a client that has gone too.
@@ -53,10 +90,7 @@ func (h *listenerHandlers) changeListener(c *call, w http.ResponseWriter, action
 		return err
 	}
 	l, err := h.listeners.Get(ctx, c.tenant, name)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.ListenerChanged{Listener: l.Wire()})
+	return c.done(w, http.StatusOK, wire.ListenerChanged{Listener: l.Wire()}, err)
 }
 
 // recordListener adds what was done to a listener to the audit log.
@@ -64,7 +98,6 @@ func (h *listenerHandlers) recordListener(c *call, action, target string, detail
 	return h.registry.Audit.Add(context.WithoutCancel(c.actorContext()), control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: target, Details: details})
 }
 
-// replayListener is POST listeners/{name}/replay.
 func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error {
 	var body wire.ListenerReplay
 	if err := c.decode(w, &body); err != nil {
@@ -117,10 +150,8 @@ func (h *listenerHandlers) replayListener(c *call, w http.ResponseWriter) error 
 	return c.answer(w, http.StatusAccepted, wire.ListenerReplayed{Count: n})
 }
 
-// triggerListener is POST listeners/{name}/trigger.
 func (h *listenerHandlers) triggerListener(c *call, w http.ResponseWriter) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	name := c.request.PathValue("name")
@@ -134,7 +165,6 @@ func (h *listenerHandlers) triggerListener(c *call, w http.ResponseWriter) error
 	return c.answer(w, http.StatusOK, wire.Triggered{Delivered: d.Status == listener.Delivered, Try: try.Wire()})
 }
 
-// listDeliveries is GET deliveries.
 func (h *listenerHandlers) listDeliveries(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	f := listener.Filter{Listener: c.query["listener"], Status: listener.DeliveryStatus(c.query["status"])}
@@ -149,7 +179,6 @@ func (h *listenerHandlers) listDeliveries(c *call, w http.ResponseWriter) error 
 	return list(c, w, "deliveries", l, wire.Each(all, (*listener.Delivery).Wire), err)
 }
 
-// getDelivery is GET deliveries/{delivery}.
 func (h *listenerHandlers) getDelivery(c *call, w http.ResponseWriter) error {
 	d, tries, err := h.listeners.Delivery(c.request.Context(), c.tenant, c.request.PathValue("delivery"))
 	if err != nil {
@@ -160,10 +189,8 @@ func (h *listenerHandlers) getDelivery(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.DeliveryShown{Delivery: shape})
 }
 
-// retryDelivery is POST deliveries/{delivery}/retry.
 func (h *listenerHandlers) retryDelivery(c *call, w http.ResponseWriter) error {
-	var none struct{}
-	if err := c.decodeOptional(w, &none); err != nil {
+	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	ctx := context.WithoutCancel(c.actorContext())

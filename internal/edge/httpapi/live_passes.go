@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"j17"
 	"j17/internal/base/work"
 )
 
@@ -228,7 +229,7 @@ func (l *living) next(ctx context.Context) (*round, bool) {
 	for {
 		r, done, leads, start := l.question.join(l, l.now())
 		if !leads {
-			if done != nil && !l.sleep(ctx, done) {
+			if done != nil && !l.wait(ctx, done) {
 				return nil, false
 			}
 			if r.state == nil && r.err == nil {
@@ -240,7 +241,7 @@ func (l *living) next(ctx context.Context) (*round, bool) {
 
 		// Its time comes, unless another stream has an earlier one meanwhile.
 		until, over := context.WithDeadline(ctx, start)
-		alive := l.sleep(ctx, until.Done())
+		alive := l.wait(ctx, until.Done())
 		over()
 		if !alive {
 			l.question.abandon(ctx, l)
@@ -287,26 +288,7 @@ func (l *living) read(ctx context.Context) (*liveState, int64, error) {
 	return state, units, err
 }
 
-// sleep waits until a channel is closed, and keeps the client posted that the stream lives. It reports false at the end of the stream.
-func (l *living) sleep(ctx context.Context, until <-chan struct{}) bool {
-	for {
-		select {
-		case <-until:
-			return ctx.Err() == nil && !l.ended()
-		case <-ctx.Done():
-			return false
-		case <-l.pulse:
-		}
-		if !l.lives() {
-			return false
-		}
-	}
-}
-
-// lives sends a heartbeat if one is due. It reports false at the end of the stream.
-func (l *living) lives() bool {
-	if l.ended() {
-		return false
-	}
-	return !l.due(l.now()) || l.beat(maxPosition(l.seen, l.told)) == nil
+// wait waits until a channel is closed, and keeps the client posted that the stream lives. It reports false at the end of the stream.
+func (l *living) wait(ctx context.Context, until <-chan struct{}) bool {
+	return l.sleep(ctx, until, func() (j17.StreamID, bool) { return maxPosition(l.seen, l.told), true })
 }

@@ -86,6 +86,7 @@ func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
 		return nil
 	}
 	s.pending, l.begun = true, true // the headers go out at once
+	s.placed = true                 // no position is one to tell
 	l.run(ctx, events)
 	return nil
 }
@@ -150,7 +151,7 @@ func (l *living) follow(state *liveState) {
 
 // run sends what there is and then what changes.
 func (l *living) run(ctx context.Context, events []liveEvent) {
-	for l.send(events) {
+	for l.update(events) {
 		if l.need <= l.have && !l.await(ctx) {
 			return
 		}
@@ -172,7 +173,7 @@ func (l *living) run(ctx context.Context, events []liveEvent) {
 		default: // it was not its turn
 			l.need = max(l.need, l.have+1)
 			again, over := context.WithTimeout(ctx, time.Second)
-			alive = l.sleep(ctx, again.Done())
+			alive = l.wait(ctx, again.Done())
 			over()
 			if !alive {
 				return
@@ -181,8 +182,8 @@ func (l *living) run(ctx context.Context, events []liveEvent) {
 	}
 }
 
-// send sends events. It reports false at the end of the stream.
-func (l *living) send(events []liveEvent) bool {
+// update sends events. It reports false at the end of the stream.
+func (l *living) update(events []liveEvent) bool {
 	if len(events) == 0 {
 		return !l.ended()
 	}
@@ -191,8 +192,10 @@ func (l *living) send(events []liveEvent) bool {
 		l.hold(false)
 	}()
 	for i := range events {
-		l.event(&events[i], l.at)
+		l.event(events[i].name, l.at, events[i].parts...)
 	}
+	l.send()
+	l.frame = nil // most views change seldom
 	l.all.sent.Add(uint64(len(events)))
 	return l.flush() == nil && !l.ended()
 }
@@ -216,7 +219,7 @@ func (l *living) await(ctx context.Context) bool {
 		return false
 	}
 	for l.need <= l.have {
-		if !l.sleep(ctx, l.watch.Ready()) {
+		if !l.wait(ctx, l.watch.Ready()) {
 			return false
 		}
 		changed, err := l.watch.Take()
@@ -230,17 +233,6 @@ func (l *living) await(ctx context.Context) bool {
 		}
 	}
 	return true
-}
-
-// beat shows the client that the stream lives, and how far it has come.
-func (l *living) beat(at j17.StreamID) error {
-	l.put([]byte(":\n"))
-	if at.IsZero() {
-		l.put([]byte("\n"))
-	} else {
-		l.position(at)
-	}
-	return l.flush()
 }
 
 func maxPosition(a, b j17.StreamID) j17.StreamID {

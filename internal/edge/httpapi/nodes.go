@@ -17,6 +17,86 @@ type nodeHandlers struct {
 	registry *control.Registry
 }
 
+// routes list the workers.
+func (h *nodeHandlers) routes() []route {
+	return []route{
+		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", h.listNodes, operation{
+			id: "listNodes", about: "The workers", query: paged(), gives: rows{"nodes", wire.Node{}},
+		}},
+	}
+}
+
+// nodeRoutes are what workers ask of the headnode, and the headnode of workers.
+func (a *API) nodeRoutes() []route {
+	const prefix = "/internal/control/"
+	switch {
+	case a.Cluster == nil:
+		return nil
+	case a.Cluster.Node == "":
+		return []route{
+			{internalSite, post, prefix + "changes", node, need{}, "", a.nodes.pollChanges, operation{
+				id: "pollChanges", about: "Wait for changes of the registry", body: control.Poll{}, gives: control.Update{},
+			}},
+			{internalSite, post, prefix + "specs", node, need{}, "", a.nodes.putSpecOfWorker, operation{
+				id: "putSpec", about: "Store a spec that a worker has accepted", body: control.SpecPut{},
+				gives: control.SpecAnswer{},
+			}},
+			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", a.nodes.specOfHeadnode, operation{
+				id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{},
+			}},
+			{internalSite, post, prefix + "audit", node, need{}, "", a.nodes.auditOfWorker, operation{
+				id: "addRecord", about: "Add a record to the audit log", body: control.Record{},
+			}},
+		}
+	default:
+		const path = prefix + "instances/{instance_}/"
+		return []route{
+			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", a.specs.deploySpec, operation{
+				id: "deployOnWorker", about: "Deploy a spec, or try it", query: preparing(deploying()...),
+				body: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
+				accepted: wire.SpecPrepared{}, headers: specTag(),
+			}},
+			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", a.specs.rollBackSpec, operation{
+				id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", query: trying(),
+				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+			}},
+			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", a.specs.promoteSpec, operation{
+				id: "promoteOnWorker", about: "Copy a spec from one environment to another", query: trying(),
+				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+			}},
+			{internalSite, get, path + "projections", node, need{in: instance}, "", a.derived.listProjections, operation{
+				id: "listProjectionsOfWorker", about: "The projections of an environment", query: inEnvironment(paged()...),
+				gives: wire.Projections{},
+			}},
+			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", a.backups.getBackupSettings, operation{
+				id: "getBackupSettingsOfWorker", about: "How backups of an instance are made and kept",
+				gives: wire.BackupSettingsShown{},
+			}},
+			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", a.backups.changeBackupSettings, operation{
+				id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept",
+				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
+			}},
+			{internalSite, get, path + "usage", node, need{in: instance}, "", a.instances.usageDays, operation{
+				id: "getUsageOfWorker", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+			}},
+			{internalSite, get, path + "month", node, need{in: instance}, "", a.instances.usageMonth, operation{
+				id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{},
+			}},
+			{internalSite, get, prefix + faultPattern, node, need{}, "", a.audits.faultOfWorker, operation{
+				id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{},
+			}},
+			{internalSite, get, prefix + "scrub", node, need{}, "", a.scrubs.getScrub, operation{
+				id: "getScrubOfWorker", about: "How far a worker is with looking for damage, and what it has found",
+				gives: wire.ScrubShown{},
+			}},
+			{internalSite, post, prefix + "scrub", node, need{}, "", a.scrubs.beginScrubOfWorker, operation{
+				id: "beginScrubOfWorker", about: "Have a worker look for damage now", body: struct{}{}, optional: true,
+				gives: wire.ScrubShown{},
+			}},
+		}
+	}
+}
+
 // pollChanges is POST /internal/control/changes: a worker tells that it is there, and waits for what it does not have.
 func (h *nodeHandlers) pollChanges(c *call, w http.ResponseWriter) error {
 	// The worker is there, with what it has counted.
@@ -79,20 +159,15 @@ func (h *nodeHandlers) putSpecOfWorker(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, control.SpecAnswer{Spec: s})
 }
 
-// specOfHeadnode is GET /internal/control/specs/{instance}/{env}/{version}.
 func (h *nodeHandlers) specOfHeadnode(c *call, w http.ResponseWriter) error {
 	version, err := strconv.Atoi(c.request.PathValue("version"))
 	if err != nil {
 		return j17.Errorf(j17.CodeNotFound, "Versions of specs are numbered from 1 on.")
 	}
 	s, err := h.registry.Specs.Version(c.request.Context(), c.request.PathValue("instance"), j17.Environment(c.request.PathValue("env")), version)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, control.SpecAnswer{Spec: s})
+	return c.done(w, http.StatusOK, control.SpecAnswer{Spec: s}, err)
 }
 
-// auditOfWorker is POST /internal/control/audit.
 func (h *nodeHandlers) auditOfWorker(c *call, w http.ResponseWriter) error {
 	var rec control.Record
 	if err := c.decodeLarge(w, &rec, 1<<20); err != nil {
@@ -104,7 +179,6 @@ func (h *nodeHandlers) auditOfWorker(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// listNodes is GET /api/nodes.
 func (h *nodeHandlers) listNodes(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	load := map[string]int{}

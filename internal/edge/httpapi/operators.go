@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"j17"
 	"j17/internal/base/wire"
@@ -15,42 +14,59 @@ type operatorHandlers struct {
 	registry *control.Registry
 }
 
-// listOperators is GET /api/operators.
+// routes manage operators and what holds for the whole server.
+func (h *operatorHandlers) routes() []route {
+	manage, themselves := need{control.RightManage, aServer}, need{control.RightManage, self}
+	return []route{
+		{controlSite, get, "/api/operators", operator, manage, "", h.listOperators, operation{
+			id: "listOperators", about: "The operators", query: paged(), gives: rows{"operators", wire.Operator{}},
+		}},
+		{controlSite, post, "/api/operators", operator, manage, "operator.create", h.createOperator, operation{
+			id: "createOperator", about: "Create an operator", body: wire.NewOperator{}, gives: wire.Operator{},
+			made: true,
+		}},
+		{controlSite, get, "/api/operators/{id}", operator, themselves, "", h.getOperator, operation{
+			id: "getOperator", about: "An operator", gives: wire.Operator{},
+		}},
+		{controlSite, patch, "/api/operators/{id}", operator, manage, "operator.set_role", h.changeOperator, operation{
+			id: "changeOperator", about: "Give an operator another role", body: wire.NewRole{}, gives: wire.Operator{},
+		}},
+		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", h.deleteOperator, operation{
+			id: "deleteOperator", about: "Delete an operator",
+		}},
+		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", h.resetPassword, operation{
+			id: "resetPassword", about: "Give an operator another password", body: wire.NewPassword{},
+		}},
+		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", h.revokeTokens, operation{
+			id: "revokeTokens", about: "Log an operator out everywhere",
+		}},
+		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", h.grant, operation{
+			id: "grantInstance", about: "Let an operator work in an instance", gives: wire.Operator{},
+		}},
+		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", h.withdraw, operation{
+			id: "withdrawInstance", about: "Let an operator work in an instance no more", gives: wire.Operator{},
+		}},
+		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", h.rotateSigningKey, operation{
+			id: "rotateSigningKey", about: "Sign tokens with a new key", body: wire.KeyRotation{}, optional: true,
+		}},
+	}
+}
+
 func (h *operatorHandlers) listOperators(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	rows := portion(h.registry.Operators.All(), l)
 	return list(c, w, "operators", l, wire.Each(rows, (*control.Operator).Wire), nil)
 }
 
-// instanceOperators is GET /api/instances/{id}/operators: those who have a grant for the instance. Only what concerns it
-// is shown of them.
-func (h *operatorHandlers) instanceOperators(c *call, w http.ResponseWriter) error {
-	id := c.request.PathValue("id")
-	l := c.listing()
-	rows := make([]wire.Operator, 0)
-	for _, op := range h.registry.Operators.All() {
-		if slices.Contains(op.Instances, id) {
-			op.Instances = []string{id}
-			rows = append(rows, op.Wire())
-		}
-	}
-	return list(c, w, "operators", l, portion(rows, l), nil)
-}
-
-// createOperator is POST /api/operators.
 func (h *operatorHandlers) createOperator(c *call, w http.ResponseWriter) error {
 	var body wire.NewOperator
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
 	op, err := h.registry.Operators.Create(c.actorContext(), control.NewOperator{Email: body.Email, Password: body.Password, Role: control.Role(body.Role), Instances: body.Instances})
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusCreated, op.Wire())
+	return c.done(w, http.StatusCreated, op.Wire(), err)
 }
 
-// getOperator is GET /api/operators/{id}. Everyone may look at themselves.
 func (h *operatorHandlers) getOperator(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	op, ok := h.registry.Operators.ByID(id)
@@ -60,20 +76,15 @@ func (h *operatorHandlers) getOperator(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, op.Wire())
 }
 
-// changeOperator is PATCH /api/operators/{id}.
 func (h *operatorHandlers) changeOperator(c *call, w http.ResponseWriter) error {
 	var body wire.NewRole
 	if err := c.decode(w, &body); err != nil {
 		return err
 	}
 	op, err := h.registry.Operators.SetRole(c.actorContext(), c.request.PathValue("id"), control.Role(body.Role))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, op.Wire())
+	return c.done(w, http.StatusOK, op.Wire(), err)
 }
 
-// deleteOperator is DELETE /api/operators/{id}.
 func (h *operatorHandlers) deleteOperator(c *call, w http.ResponseWriter) error {
 	if err := h.registry.Operators.Delete(c.actorContext(), c.request.PathValue("id")); err != nil {
 		return err
@@ -81,7 +92,6 @@ func (h *operatorHandlers) deleteOperator(c *call, w http.ResponseWriter) error 
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// resetPassword is POST /api/operators/{id}/password.
 func (h *operatorHandlers) resetPassword(c *call, w http.ResponseWriter) error {
 	var body wire.NewPassword
 	if err := c.decode(w, &body); err != nil {
@@ -93,7 +103,6 @@ func (h *operatorHandlers) resetPassword(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// revokeTokens is POST /api/operators/{id}/revoke_tokens. Everyone may log themselves out everywhere.
 func (h *operatorHandlers) revokeTokens(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("id")
 	if err := h.registry.Operators.RevokeTokens(c.actorContext(), id); err != nil {
@@ -102,20 +111,15 @@ func (h *operatorHandlers) revokeTokens(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// grant is PUT /api/operators/{id}/grants/{instance}.
 func (h *operatorHandlers) grant(c *call, w http.ResponseWriter) error {
 	return h.changeGrant(c, w, h.registry.Operators.Grant)
 }
 
-// withdraw is DELETE /api/operators/{id}/grants/{instance}.
 func (h *operatorHandlers) withdraw(c *call, w http.ResponseWriter) error {
 	return h.changeGrant(c, w, h.registry.Operators.Withdraw)
 }
 
 func (*operatorHandlers) changeGrant(c *call, w http.ResponseWriter, change func(ctx context.Context, operatorID, instanceID string) (control.Operator, error)) error {
 	op, err := change(c.actorContext(), c.request.PathValue("id"), c.request.PathValue("instance"))
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, op.Wire())
+	return c.done(w, http.StatusOK, op.Wire(), err)
 }

@@ -62,6 +62,15 @@ const (
 	maxCount     = 1000
 )
 
+// words are those that a parameter may be.
+func words[T ~string](all ...T) []string {
+	texts := make([]string, len(all))
+	for i, word := range all {
+		texts[i] = string(word)
+	}
+	return texts
+}
+
 // anything is for routes that take no parameters and mind none: whoever asks whether a server is alive gets an answer.
 func anything() []parameter { return []parameter{{kind: ignored}} }
 
@@ -78,24 +87,20 @@ func paged() []parameter {
 }
 
 func pagedKeys() []parameter {
-	statuses := []string{string(control.KeyActive), string(control.KeyScheduled), string(control.KeyRevoked)}
+	statuses := words(control.KeyActive, control.KeyScheduled, control.KeyRevoked)
 	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only keys with this status."})
 }
 
 func pagedSagas() []parameter {
-	var statuses []string
-	for _, s := range saga.Statuses() {
-		statuses = append(statuses, string(s))
-	}
 	return inEnvironment(append(
 		paged(),
-		parameter{name: "status", kind: choice, choices: statuses, about: "Only sagas with this status."},
+		parameter{name: "status", kind: choice, choices: words(saga.Statuses()...), about: "Only sagas with this status."},
 		parameter{name: "type", about: "Only sagas of this name in the spec."},
 	)...)
 }
 
 func pagedDeliveries() []parameter {
-	statuses := []string{string(listener.Pending), string(listener.Delivered), string(listener.Failed)}
+	statuses := words(listener.Pending, listener.Delivered, listener.Failed)
 	return append(
 		paged(),
 		parameter{name: "listener", about: "Only those of this listener."},
@@ -105,11 +110,7 @@ func pagedDeliveries() []parameter {
 }
 
 func pagedScheduled() []parameter {
-	var statuses []string
-	for _, s := range schedule.Statuses() {
-		statuses = append(statuses, string(s))
-	}
-	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only events with this status."})
+	return append(paged(), parameter{name: "status", kind: choice, choices: words(schedule.Statuses()...), about: "Only events with this status."})
 }
 
 func cursor() parameter {
@@ -156,7 +157,7 @@ func span() []parameter {
 
 // audited select records of the audit log.
 func audited() []parameter {
-	outcomes := []string{string(control.Done), string(control.Refused), string(control.Failed)}
+	outcomes := words(control.Done, control.Refused, control.Failed)
 	return append(
 		span(),
 		parameter{name: "actor", about: "The id or e-mail address of who acted."},
@@ -172,11 +173,7 @@ func anyInstance() parameter {
 
 // inEnvironment adds the environment that a route is about to its other parameters.
 func inEnvironment(more ...parameter) []parameter {
-	names := make([]string, 0, len(j17.Environments()))
-	for _, env := range j17.Environments() {
-		names = append(names, string(env))
-	}
-	return append(more, parameter{name: "environment", kind: choice, choices: names, about: "The environment; prod without it."})
+	return append(more, parameter{name: "environment", kind: choice, choices: words(j17.Environments()...), about: "The environment; prod without it."})
 }
 
 func compared() []parameter {

@@ -14,8 +14,10 @@ import (
 	"j17"
 	"j17/internal/base/geo"
 	"j17/internal/base/value"
+	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 	"j17/internal/derived/place"
+	"j17/internal/lang/spec"
 	"j17/internal/plane/auth"
 )
 
@@ -23,6 +25,44 @@ import (
 type placeHandlers struct {
 	engine *engine.Engine
 	places *place.Service
+}
+
+// routes find aggregates by where they are.
+func (h *placeHandlers) routes() []route {
+	return []route{
+		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", h.stream(h.askAround), operation{
+			id: "streamNearby", about: "Aggregates around a point, as they come and go",
+			query: streamedPlaces(around()), gives: file{typeStream}, places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/containing/stream", read, need{}, "", h.stream(h.askHaving), operation{
+			id: "streamContaining", about: "Aggregates whose areas have a point, as they come and go",
+			query: streamedPlaces(having()), gives: file{typeStream}, places: spec.Polygon,
+		}},
+		{dataSite, get, "/{type}/within/stream", read, need{}, "", h.stream(h.askInside), operation{
+			id: "streamWithin", about: "Aggregates whose points are in an area, as they come and go",
+			query: streamedPlaces(inside()), gives: file{typeStream}, places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/nearby", read, need{}, "", h.nearby, operation{
+			id: "listNearby", about: "Aggregates around a point, nearest first",
+			query: append(around(), parameter{kind: further}), gives: either{wire.Nearby{}, file{typeGeo}},
+			places: spec.Point,
+		}},
+		{dataSite, get, "/{type}/containing", read, need{}, "", h.containing, operation{
+			id: "listContaining", about: "Aggregates whose areas have a point",
+			query: append(having(), parameter{kind: further}), gives: either{wire.Containing{}, file{typeGeo}},
+			places: spec.Polygon,
+		}},
+		{dataSite, get, withinPath, read, need{}, "", h.within, operation{
+			id: "listWithin", about: "Aggregates whose points are in an area",
+			query: append(inside(), parameter{kind: further}), gives: either{wire.Within{}, file{typeGeo}},
+			places: spec.Point,
+		}},
+		{dataSite, post, withinPath, read, need{}, "", h.withinArea, operation{
+			id: "searchWithin", about: "Aggregates whose points are in an area that the body has",
+			query: append(rowsOfPlaces(), parameter{kind: further}), body: area{},
+			gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point,
+		}},
+	}
 }
 
 // typeGeo is the media type of GeoJSON.
@@ -289,23 +329,9 @@ func (*placeHandlers) unplaced(c *call, w http.ResponseWriter) error {
 	return do(c, w)
 }
 
-// found reads a page for which there is room among the replies.
+// found reads a page.
 func (h *placeHandlers) found(c *call, a *place.Ask) (*place.Page, error) {
-	for waited := false; ; waited = true {
-		page, err := h.places.Page(c.request.Context(), c.tenant, a)
-		c.slot.Give() // what follows takes as long as the client likes
-		if err != nil {
-			return nil, err
-		}
-		size := int64(sizeOfPlaces(page))
-		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
-			return page, nil
-		}
-		page = nil // or it would be in memory while it waits
-		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
-			return page, err
-		}
-	}
+	return fitting(c, func() (*place.Page, error) { return h.places.Page(c.request.Context(), c.tenant, a) }, sizeOfPlaces)
 }
 
 // sizeOfPlaces is about how many bytes the answer with a page has.

@@ -117,21 +117,8 @@ func (h *projectionHandlers) list(c *call) (*projection.List, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	for waited := false; ; waited = true {
-		list, err := h.projections.List(c.request.Context(), c.tenant, ask)
-		c.slot.Give() // what follows takes as long as the client likes
-		if err != nil {
-			return nil, false, orParameter(err)
-		}
-		size := int64(sizeOf(list))
-		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
-			return list, ask.Near != nil, nil
-		}
-		list = nil // or it would be in memory while it waits
-		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
-			return list, false, err
-		}
-	}
+	list, err := fitting(c, func() (*projection.List, error) { return h.projections.List(c.request.Context(), c.tenant, ask) }, sizeOf)
+	return list, ask.Near != nil, orParameter(err)
 }
 
 // sizeOf is about how many bytes the answer with a page has.

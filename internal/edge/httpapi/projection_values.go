@@ -19,6 +19,33 @@ type projectionHandlers struct {
 	projections *projection.Service
 }
 
+// routes read projections.
+func (h *projectionHandlers) routes() []route {
+	return []route{
+		{viewSite, get, viewPrefix + "{name}", read, need{}, "", h.projectionOrRows, operation{
+			id:    "getProjection",
+			about: "The rows of a projection, or in the array form what it yields for its parameters",
+			query: viewedOrListed(), gives: either{wire.Rows{}, wire.Projected{}},
+		}},
+		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", h.rowsStream, operation{
+			id: "streamRows", about: "The rows of a projection as they come, change and go", query: streamedRows(),
+			gives: file{typeStream},
+		}},
+		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", h.countRows, operation{
+			id: "countRows", about: "How many rows a projection has", query: []parameter{filtering()},
+			gives: wire.RowCount{},
+		}},
+		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", h.projectionStream, operation{
+			id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes",
+			query: streamedView(), gives: file{typeStream},
+		}},
+		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", h.projection, operation{
+			id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past",
+			query: viewed(), gives: wire.Projected{},
+		}},
+	}
+}
+
 // projection is GET /_projections/{name}/{id}, and without an id where the projection has none.
 func (h *projectionHandlers) projection(c *call, w http.ResponseWriter) error {
 	// What is wanted.
@@ -59,23 +86,10 @@ func (h *projectionHandlers) unlessRows(c *call, err error) error {
 	return &said
 }
 
-// project reads a value for which there is room among the replies.
+// project reads a value.
 func (h *projectionHandlers) project(c *call, ask *projection.Ask) (*projection.Reply, error) {
-	for waited := false; ; waited = true {
-		v, err := h.projections.Read(c.request.Context(), c.tenant, ask)
-		c.slot.Give() // what follows takes as long as the client likes
-		if err != nil {
-			return nil, err
-		}
-		size := int64(len(v.Data))
-		if waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
-			return v, nil
-		}
-		v = nil // or it would be in memory while it waits
-		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
-			return v, err
-		}
-	}
+	read := func() (*projection.Reply, error) { return h.projections.Read(c.request.Context(), c.tenant, ask) }
+	return fitting(c, read, func(v *projection.Reply) int { return len(v.Data) })
 }
 
 // appendProjected appends what stands behind the data of a value.

@@ -22,67 +22,67 @@ type proofHandlers struct {
 	store  Storage
 }
 
-// proofRoutes prove that events are those that were stored.
-func (a *API) proofRoutes() []route {
+// routes prove that events are those that were stored.
+func (h *proofHandlers) routes() []route {
 	return []route{
-		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", a.proofs.streamRoot, operation{
+		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", h.streamRoot, operation{
 			id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, alike: true,
 		}},
-		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", a.proofs.streamProof, operation{
+		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", h.streamProof, operation{
 			id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
 			alike: true,
 		}},
-		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", a.proofs.verifyChain, operation{
+		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", h.verifyChain, operation{
 			id: "verifyChain", about: "Whether the chain over the events of an aggregate holds",
 			gives: wire.ChainCheck{}, alike: true,
 		}},
-		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", a.proofs.verifyProofOfStream, operation{
+		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", h.verifyProofOfStream, operation{
 			id: "verifyMerkleProof", about: "Whether a proof holds", body: wire.InclusionCheck{},
 			gives: wire.Validity{}, alike: true,
 		}},
-		{dataSite, get, "/_audit/checkpoint", read, need{}, "", a.proofs.logCheckpoint, operation{
+		{dataSite, get, "/_audit/checkpoint", read, need{}, "", h.logCheckpoint, operation{
 			id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText},
 		}},
-		{dataSite, get, "/_audit/keys", read, need{}, "", a.proofs.logKeys, operation{
+		{dataSite, get, "/_audit/keys", read, need{}, "", h.logKeys, operation{
 			id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{},
 		}},
-		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", a.proofs.logInclusion, operation{
+		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", h.logInclusion, operation{
 			id: "getInclusionProof", about: "The proof that the environment's log has an event", query: included(),
 			gives: wire.InclusionProof{},
 		}},
-		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", a.proofs.logConsistency, operation{
+		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", h.logConsistency, operation{
 			id: "getConsistencyProof", about: "The proof that the environment's log has only grown",
 			query: consistent(), gives: wire.ConsistencyProof{},
 		}},
 	}
 }
 
-// proofRows are those of the administration of an environment.
-func (a *API) proofRows() []route {
+// adminRoutes are those of the administration of an environment.
+func (h *proofHandlers) adminRoutes() []route {
 	audit := need{control.RightAudit, instance}
 	return []route{
-		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", a.proofs.streamRoot, operation{
+		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", h.streamRoot, operation{
 			id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, tagged: true,
 		}},
-		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", a.proofs.streamProof, operation{
+		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", h.streamProof, operation{
 			id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
 			tagged: true,
 		}},
-		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", a.proofs.verifyChain, operation{
+		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", h.verifyChain, operation{
 			id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds",
 			gives: wire.ChainCheck{}, tagged: true,
 		}},
-		{0, post, "audit/merkle-verify", operator, audit, "", a.proofs.verifyProof, operation{
+		{0, post, "audit/merkle-verify", operator, audit, "", h.verifyProof, operation{
 			id: "verifyMerkleProofOf", about: "Whether a proof holds", body: wire.InclusionCheck{},
 			gives: wire.Validity{},
 		}},
 		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
-		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", a.proofs.logKeys, operation{
+		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", h.logKeys, operation{
 			id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
 		}},
-		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", a.proofs.rotateLogKey, operation{
+		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", h.rotateLogKey, operation{
 			id: "rotateLogKey", about: "Sign the environment's log with a new key", body: struct{}{}, optional: true,
 			gives: wire.LogKeyMade{}, made: true,
 		}},
@@ -126,7 +126,6 @@ func (h *proofHandlers) streamKey(c *call) (j17.Key, error) {
 	return key, nil
 }
 
-// streamRoot is GET audit/merkle-root.
 func (h *proofHandlers) streamRoot(c *call, w http.ResponseWriter) error {
 	of, err := h.wholeStream(c)
 	if err != nil {
@@ -148,7 +147,6 @@ func (h *proofHandlers) wholeStream(c *call) (envlog.Stream, error) {
 	return of, engine.StorageError(err)
 }
 
-// streamProof is GET audit/merkle-proof.
 func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
 	index, err := strconv.ParseUint(c.request.PathValue("index"), 10, 63)
 	if err != nil {
@@ -168,7 +166,6 @@ func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
 	return h.proved(c, w, p.Wire())
 }
 
-// verifyChain is GET audit/verify-chain.
 func (h *proofHandlers) verifyChain(c *call, w http.ResponseWriter) error {
 	of, err := h.wholeStream(c)
 	if err != nil {
@@ -181,7 +178,6 @@ func (h *proofHandlers) verifyChain(c *call, w http.ResponseWriter) error {
 	return h.proved(c, w, shape)
 }
 
-// verifyProofOfStream is POST audit/merkle-verify of an aggregate.
 func (h *proofHandlers) verifyProofOfStream(c *call, w http.ResponseWriter) error {
 	if _, err := h.streamKey(c); err != nil {
 		return err
@@ -225,7 +221,6 @@ func hashOf(name, text string) (hash [sha256.Size]byte, err error) {
 	return hash, j17.Errorf(j17.CodeInvalidField, "'%s' must be 64 hexadecimal digits", name).At(name)
 }
 
-// logCheckpoint is GET /_audit/checkpoint.
 func (h *proofHandlers) logCheckpoint(c *call, w http.ResponseWriter) error {
 	if err := h.logReady(c); err != nil {
 		return err
@@ -242,7 +237,6 @@ func (h *proofHandlers) logCheckpoint(c *call, w http.ResponseWriter) error {
 	return nil
 }
 
-// logKeys is GET /_audit/keys.
 func (h *proofHandlers) logKeys(c *call, w http.ResponseWriter) error {
 	keys, err := h.logs.Keys(c.request.Context(), c.tenant)
 	if err != nil {
@@ -251,7 +245,6 @@ func (h *proofHandlers) logKeys(c *call, w http.ResponseWriter) error {
 	return h.proved(c, w, wire.LogKeys{Keys: wire.Each(keys, (*envlog.Key).Wire)})
 }
 
-// logInclusion is GET /_audit/proof/inclusion.
 func (h *proofHandlers) logInclusion(c *call, w http.ResponseWriter) error {
 	index, byIndex := c.query["index"]
 	id, byID := c.query["stream_id"]
@@ -284,7 +277,6 @@ func (h *proofHandlers) logInclusion(c *call, w http.ResponseWriter) error {
 	return h.proved(c, w, p.Wire())
 }
 
-// logConsistency is GET /_audit/proof/consistency.
 func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
 	from, to := h.sizeOf(c, "from"), h.sizeOf(c, "to")
 	switch {
@@ -308,7 +300,6 @@ func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
 	})
 }
 
-// rotateLogKey is POST audit/keys/rotate.
 func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
@@ -320,8 +311,7 @@ func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 	if err != nil {
 		return engine.StorageError(err)
 	}
-	rec := control.Record{Action: "audit_key.rotate", Instance: c.instance, Environment: c.env, Target: key.VKey}
-	c.record(rec)
+	c.record("audit_key.rotate", key.VKey, nil)
 	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: key.Wire()})
 }
 

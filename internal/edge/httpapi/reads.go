@@ -7,12 +7,34 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
+	"j17/internal/base/wire"
 	"j17/internal/core/engine"
 )
 
 // readHandlers read aggregates: their ids, states and events.
 type readHandlers struct {
 	engine *engine.Engine
+}
+
+// routes read aggregates.
+func (h *readHandlers) routes() []route {
+	return []route{
+		{dataSite, get, "/{type}", read, need{}, "", h.listOrSingleton, operation{
+			id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", query: counted(),
+			gives: either{wire.IDs{}, wire.Singleton{}},
+		}},
+		{dataSite, get, "/{type}/{id}", read, need{}, "", h.aggregate, operation{
+			id: "getState", about: "The state of an aggregate, now or in the past", query: moments(),
+			gives: wire.State{},
+		}},
+		{dataSite, get, "/{type}/{id}/length", read, need{}, "", h.length, operation{
+			id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{},
+		}},
+		{dataSite, get, "/{type}/{id}/events", read, need{}, "", h.events, operation{
+			id: "listEvents", about: "The events of an aggregate", query: countedEvents(),
+			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
+		}},
+	}
 }
 
 // listOrSingleton is GET /{type}: the ids of an aggregate type, or the states of a declared singleton by type.
@@ -73,7 +95,6 @@ func (*readHandlers) singleton(c *call, w http.ResponseWriter, states []engine.S
 	return c.page(w, append(b, `}}}`...))
 }
 
-// aggregate is GET /{type}/{id}.
 func (h *readHandlers) aggregate(c *call, w http.ResponseWriter) error {
 	r := c.request
 	o := engine.LoadOptions{Replay: c.query.isSet("synchronous"), Until: c.moment("at")}
@@ -126,7 +147,6 @@ func (h *readHandlers) load(c *call, typ, id string, o engine.LoadOptions) (engi
 	}
 }
 
-// length is GET /{type}/{id}/length.
 func (h *readHandlers) length(c *call, w http.ResponseWriter) error {
 	r := c.request
 	n, err := h.engine.Length(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"))

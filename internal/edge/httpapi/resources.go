@@ -113,6 +113,26 @@ func (c *call) tryTake(pool *work.Pool, n int64) bool {
 	return ok
 }
 
+// fitting reads a reply for which there is room. Where there is none it waits without the reply, which would be in memory meanwhile, and
+// reads it again.
+func fitting[T any](c *call, read func() (T, error), size func(T) int) (none T, err error) {
+	for waited := false; ; waited = true {
+		v, err := read()
+		c.slot.Give() // what follows takes as long as the client likes
+		if err != nil {
+			return none, err
+		}
+		n := int64(size(v))
+		if waited || n <= unaccounted || c.tryTake(c.api.resources.replies, n) {
+			return v, nil
+		}
+		v = none
+		if err := c.take(c.api.resources.replies, n, "such a reply"); err != nil {
+			return v, err
+		}
+	}
+}
+
 // release gives back all that the request has of the room.
 func (c *call) release() {
 	c.slot.Give()

@@ -15,6 +15,23 @@ type sagaHandlers struct {
 	sagas *saga.Service
 }
 
+// routes administer sagas.
+func (h *sagaHandlers) routes() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "sagas", operator, inspect, "", h.listSagas, operation{
+			id: "listSagas", about: "The sagas, the newest first", query: pagedSagas(),
+			gives: rows{"sagas", wire.Saga{}},
+		}},
+		{0, get, "sagas/{saga}", operator, inspect, "", h.getSaga, operation{
+			id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{},
+		}},
+		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", h.retrySaga, operation{
+			id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{},
+		}},
+	}
+}
+
 // listSagas is GET sagas: those of the environment that the path or the host names, or of the instance's environment that is asked
 // for.
 func (h *sagaHandlers) listSagas(c *call, w http.ResponseWriter) error {
@@ -29,7 +46,6 @@ func (h *sagaHandlers) listSagas(c *call, w http.ResponseWriter) error {
 	return list(c, w, "sagas", l, rows, err)
 }
 
-// getSaga is GET sagas/{saga}.
 func (h *sagaHandlers) getSaga(c *call, w http.ResponseWriter) error {
 	g, err := h.sagas.Get(c.request.Context(), c.tenant, c.request.PathValue("saga"))
 	if err != nil {
@@ -38,13 +54,11 @@ func (h *sagaHandlers) getSaga(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, g.Detail())
 }
 
-// retrySaga is POST sagas/{saga}/retry.
 func (h *sagaHandlers) retrySaga(c *call, w http.ResponseWriter) error {
 	g, err := h.sagas.Retry(c.request.Context(), c.tenant, c.request.PathValue("saga"))
 	if err != nil {
 		return err
 	}
-	rec := control.Record{Action: "saga.retry", Instance: c.instance, Environment: c.env, Target: g.ID, Details: map[string]string{"type": g.Type}}
-	c.record(rec)
+	c.record("saga.retry", g.ID, map[string]string{"type": g.Type})
 	return c.answer(w, http.StatusOK, g.Detail())
 }

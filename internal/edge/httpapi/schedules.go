@@ -15,7 +15,36 @@ type scheduleHandlers struct {
 	schedule *schedule.Service
 }
 
-// listScheduled is GET scheduled.
+// routes administer events that come later.
+func (h *scheduleHandlers) routes() []route {
+	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
+	return []route{
+		{0, get, "scheduled", operator, inspect, "", h.listScheduled, operation{
+			id: "listScheduled", about: "Events that are to come later, and what became of them, the latest first",
+			query: pagedScheduled(), gives: wire.ScheduledEvents{},
+		}},
+		{0, get, "scheduled/dead_letters", operator, inspect, "", h.listDeadLetters, operation{
+			id: "listDeadLetters", about: "Scheduled events that were given up", query: paged(),
+			gives: wire.ScheduledEvents{},
+		}},
+		{0, get, "scheduled/dead", operator, inspect, "", h.listDeadLetters, operation{
+			id: "listDead", about: "Scheduled events that were given up, as dead_letters", query: paged(),
+			gives: wire.ScheduledEvents{},
+		}},
+		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", h.cancelScheduled, operation{
+			id: "cancelScheduled", about: "Cancel a scheduled event", gives: wire.ScheduledEvent{},
+		}},
+		{0, post, "scheduled/{scheduled_id}/cancel", operator, operate, "scheduled.cancel", h.cancelScheduled, operation{
+			id: "postCancelScheduled", about: "Cancel a scheduled event, as DELETE does", body: struct{}{},
+			optional: true, gives: wire.ScheduledEvent{},
+		}},
+		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", h.retryScheduled, operation{
+			id: "retryScheduled", about: "Try a scheduled event again that was given up or refused", body: struct{}{},
+			optional: true, gives: wire.ScheduledEvent{},
+		}},
+	}
+}
+
 func (h *scheduleHandlers) listScheduled(c *call, w http.ResponseWriter) error {
 	of := schedule.Statuses()
 	if status, ok := c.query["status"]; ok {
@@ -24,7 +53,6 @@ func (h *scheduleHandlers) listScheduled(c *call, w http.ResponseWriter) error {
 	return h.scheduledPage(c, w, of)
 }
 
-// listDeadLetters is GET scheduled/dead_letters.
 func (h *scheduleHandlers) listDeadLetters(c *call, w http.ResponseWriter) error {
 	return h.scheduledPage(c, w, []schedule.Status{schedule.DeadLetter})
 }
@@ -36,12 +64,10 @@ func (h *scheduleHandlers) scheduledPage(c *call, w http.ResponseWriter, of []sc
 	return page(c, w, "scheduled", rows, next, err)
 }
 
-// cancelScheduled is DELETE scheduled/{scheduled_id}.
 func (h *scheduleHandlers) cancelScheduled(c *call, w http.ResponseWriter) error {
 	return h.changeScheduled(c, w, "scheduled.cancel", h.schedule.Cancel)
 }
 
-// retryScheduled is POST scheduled/{scheduled_id}/retry.
 func (h *scheduleHandlers) retryScheduled(c *call, w http.ResponseWriter) error {
 	return h.changeScheduled(c, w, "scheduled.retry", h.schedule.Retry)
 }
@@ -52,7 +78,6 @@ func (*scheduleHandlers) changeScheduled(c *call, w http.ResponseWriter, action 
 	if err != nil {
 		return err
 	}
-	record := control.Record{Action: action, Instance: c.instance, Environment: c.env, Target: changed.ScheduledID}
-	c.record(record)
+	c.record(action, changed.ScheduledID, nil)
 	return c.answer(w, http.StatusOK, wire.ScheduledEvent{Scheduled: changed})
 }

@@ -2,9 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"j17"
@@ -20,15 +17,15 @@ type scrubHandlers struct {
 	scrub    *scrub.Service
 }
 
-// scrubRoutes are those of looking for damage.
-func (a *API) scrubRoutes() []route {
+// routes are those of looking for damage.
+func (h *scrubHandlers) routes() []route {
 	operate := need{control.RightOperate, aServer}
 	return []route{
-		{controlSite, get, "/api/scrub", operator, operate, "", a.scrubs.getScrub, operation{
+		{controlSite, get, "/api/scrub", operator, operate, "", h.getScrub, operation{
 			id: "getScrub", about: "How far the server is with looking for damage, and what it has found",
 			gives: wire.ScrubShown{},
 		}},
-		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", a.scrubs.beginScrub, operation{
+		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", h.beginScrub, operation{
 			id: "beginScrub", about: "Look for damage now", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
 		}},
 	}
@@ -40,19 +37,16 @@ func (h *scrubHandlers) getScrub(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire(), Nodes: nodes})
 }
 
-// beginScrub is POST /api/scrub.
 func (h *scrubHandlers) beginScrub(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
 	}
 	h.scrub.Begin()
-	rec := control.Record{Action: "scrub.begin"}
-	c.record(rec)
+	c.record("scrub.begin", "", nil)
 	nodes, status := h.scrubOfWorkers(c, http.MethodPost), h.scrub.Status()
 	return c.answer(w, http.StatusOK, wire.ScrubShown{Scrub: status.Wire(), Nodes: nodes})
 }
 
-// beginScrubOfWorker is POST /internal/control/scrub. The headnode has it in the audit log.
 func (h *scrubHandlers) beginScrubOfWorker(c *call, w http.ResponseWriter) error {
 	if err := c.decodeOptional(w, &struct{}{}); err != nil {
 		return err
@@ -75,8 +69,8 @@ func (h *scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub 
 	for i, n := range nodes {
 		asked.Go(func() {
 			all[i].Node = n.Name
-			shown, err := h.scrubOfWorker(ctx, c, method, n)
-			if err != nil {
+			var shown wire.ScrubShown
+			if err := c.api.forward.askShape(ctx, method, n, "/internal/control/scrub", maxScrub, &shown); err != nil {
 				all[i].Error = new(err.Error())
 				return
 			}
@@ -89,21 +83,6 @@ func (h *scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub 
 
 // maxScrub bounds what a worker says of its scrubbing, in bytes: a hundred findings are a fraction of it.
 const maxScrub = 1 << 20
-
-func (*scrubHandlers) scrubOfWorker(ctx context.Context, c *call, method string, n control.Node) (shown wire.ScrubShown, err error) {
-	resp, err := c.api.forward.askNode(ctx, method, n, "/internal/control/scrub")
-	if err != nil {
-		return shown, errors.New("the worker does not answer")
-	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it matters
-	if resp.StatusCode != http.StatusOK {
-		return shown, fmt.Errorf("the worker answers with status %d: it may be of an older version", resp.StatusCode)
-	}
-	if json.NewDecoder(http.MaxBytesReader(nil, resp.Body, maxScrub)).Decode(&shown) != nil {
-		return shown, errors.New("what the worker answers cannot be read")
-	}
-	return shown, nil
-}
 
 // errDamaged is why a server with damaged data is not ready; nil where none were found.
 func (a *API) errDamaged() error {

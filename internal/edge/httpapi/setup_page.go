@@ -56,7 +56,7 @@ const setupHTML = `<!DOCTYPE html>
 `
 
 // setupPage is GET /setup on the control host: a form for what POST /api/setup takes.
-func (*serverHandlers) setupPage(c *call, w http.ResponseWriter) error {
+func (*accountHandlers) setupPage(c *call, w http.ResponseWriter) error {
 	digest := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

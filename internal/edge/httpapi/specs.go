@@ -21,6 +21,70 @@ type specHandlers struct {
 	registry *control.Registry
 }
 
+// routes deploy specs and show them where the environment is a parameter or a member of the body.
+func (h *specHandlers) routes() []route {
+	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
+	const path = "/api/instances/{instance_}/"
+	return []route{
+		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", h.deploySpec), operation{
+			id: "deploySpec", about: "Deploy a spec, or try it", query: preparing(deploying()...), body: file{typeJSON},
+			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
+			headers: specTag(),
+		}},
+		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", h.rollBackSpec), operation{
+			id: "rollBackSpec", about: "Go back to an earlier version of the spec", query: trying(),
+			body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+		}},
+		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", h.promoteSpec), operation{
+			id: "promoteSpec", about: "Copy a spec from one environment to another", query: trying(),
+			body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
+		}},
+		{controlSite, get, path + "spec", operator, view, "", h.getSpec, operation{
+			id: "getInstanceSpec", about: "The deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
+		}},
+		{controlSite, get, path + "spec/history", operator, view, "", h.listSpecs, operation{
+			id: "listInstanceSpecs", about: "All versions of the spec", query: inEnvironment(paged()...),
+			gives: rows{"versions", wire.Deployment{}},
+		}},
+		{controlSite, get, path + "spec/versions/{version}", operator, view, "", h.getSpecVersion, operation{
+			id: "getInstanceSpecVersion", about: "A version of the spec", query: inEnvironment(), gives: wire.Spec{},
+			tagged: true,
+		}},
+		{controlSite, get, path + "spec/diff", operator, view, "", h.diffSpecs, operation{
+			id: "diffInstanceSpecs", about: "What two versions of the spec say differently",
+			query: inEnvironment(compared()...), gives: wire.Differences{},
+		}},
+	}
+}
+
+// adminRoutes show the spec and what is to become one.
+func (h *specHandlers) adminRoutes() []route {
+	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
+	return []route{
+		{0, get, "spec", operator, view, "", h.getSpec, operation{
+			id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true,
+		}},
+		{0, get, "spec/history", operator, view, "", h.listSpecs, operation{
+			id: "listSpecs", about: "All versions of the spec", query: paged(),
+			gives: rows{"versions", wire.Deployment{}},
+		}},
+		{0, get, "spec/versions/{version}", operator, view, "", h.getSpecVersion, operation{
+			id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true,
+		}},
+		{0, get, "spec/diff", operator, view, "", h.diffSpecs, operation{
+			id: "diffSpecs", about: "What two versions of the spec say differently", query: compared(),
+			gives: wire.Differences{},
+		}},
+		{0, get, "spec/prepared", operator, view, "", h.getPreparedSpec, operation{
+			id: "getPreparedSpec", about: "The spec that is deployed once its indexes are built",
+			gives: wire.PreparedShown{},
+		}},
+		{0, remove, "spec/prepared", operator, change, "spec.cancel_prepared", h.cancelPreparedSpec, operation{
+			id: "cancelPreparedSpec", about: "Give up the spec that is being prepared",
+		}},
+	}
+}
+
 // Limits of requests that deploy.
 const (
 	// maxSpecBody is the size of a spec with what may stand around it.
@@ -65,7 +129,6 @@ func (*specHandlers) spec(c *call, w http.ResponseWriter, s control.Spec) error 
 	return c.answer(w, http.StatusOK, wire.Spec{Deployment: s.Wire(c.env), Spec: s.Source})
 }
 
-// getSpecVersion is GET spec/versions/{version}.
 func (h *specHandlers) getSpecVersion(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	version, err := strconv.Atoi(c.request.PathValue("version"))
@@ -79,7 +142,6 @@ func (h *specHandlers) getSpecVersion(c *call, w http.ResponseWriter) error {
 	return h.spec(c, w, s)
 }
 
-// listSpecs is GET spec/history.
 func (h *specHandlers) listSpecs(c *call, w http.ResponseWriter) error {
 	c.inEnvironment()
 	l := c.listing()
@@ -178,7 +240,6 @@ func (h *specHandlers) deployed(c *call, w http.ResponseWriter, r deploy.Result)
 	})
 }
 
-// getPreparedSpec is GET spec/prepared.
 func (h *specHandlers) getPreparedSpec(c *call, w http.ResponseWriter) error {
 	p, err := h.deploy.Prepared(c.request.Context(), c.tenant)
 	if err != nil {
@@ -187,17 +248,14 @@ func (h *specHandlers) getPreparedSpec(c *call, w http.ResponseWriter) error {
 	return c.answer(w, http.StatusOK, wire.PreparedShown{Prepared: p.Wire(c.env)})
 }
 
-// cancelPreparedSpec is DELETE spec/prepared.
 func (h *specHandlers) cancelPreparedSpec(c *call, w http.ResponseWriter) error {
 	if err := h.deploy.CancelPrepared(c.request.Context(), c.tenant); err != nil {
 		return err
 	}
-	record := control.Record{Action: "spec.cancel_prepared", Instance: c.instance, Environment: c.env}
-	c.record(record)
+	c.record("spec.cancel_prepared", "", nil)
 	return c.answer(w, http.StatusOK, nil)
 }
 
-// rollBackSpec is POST spec/rollback.
 func (h *specHandlers) rollBackSpec(c *call, w http.ResponseWriter) error {
 	aggregates, err := dryRunOf(c)
 	if err != nil {
@@ -222,7 +280,6 @@ func (h *specHandlers) rollBackSpec(c *call, w http.ResponseWriter) error {
 	return h.deployed(c, w, result)
 }
 
-// promoteSpec is POST spec/promote.
 func (h *specHandlers) promoteSpec(c *call, w http.ResponseWriter) error {
 	aggregates, err := dryRunOf(c)
 	if err != nil {

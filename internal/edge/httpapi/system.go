@@ -9,6 +9,7 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
 )
 
 // serverHandlers answer what a server is and how it is.
@@ -17,6 +18,47 @@ type serverHandlers struct {
 	restoringAny func() bool
 	sign         string
 	store        Storage
+}
+
+// routes tell what a server is and how it does.
+func (h *serverHandlers) routes() []route {
+	const all = dataSite | controlSite | internalSite
+	return []route{
+		{all, get, "/{$}", open, need{}, "", h.root, operation{
+			id: "getServer", about: "What this server is", query: anything(), gives: wire.Server{},
+		}},
+		{all, get, "/livez", free, need{}, "", h.live, operation{
+			id: "getLiveness", about: "Whether the process answers", query: anything(), headers: signHeader(),
+		}},
+		{all, get, "/readyz", free, need{}, "", h.ready, operation{
+			id: "getReadiness", about: "Whether the server takes writes, or answers reads", query: readiness(),
+			headers: signHeader(),
+		}},
+		{controlSite, get, openAPIPath, open, need{}, "", openAPI(ControlDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
+		{controlSite, get, corePagesPath, open, need{}, "", h.corePages, operation{
+			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
+			gives: file{typeText}, tagged: true,
+		}},
+		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", openAPI(InstanceDocument), operation{
+			id: "getOpenAPI", about: "This document", query: inParts(), gives: file{typeJSON}, tagged: true,
+		}},
+		{internalSite, get, openAPIPath, free, need{}, "", openAPI(InternalDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
+	}
+}
+
+// devRoutes are those of development servers.
+func (a *API) devRoutes() []route {
+	if a.AdvanceClock == nil {
+		return nil
+	}
+	return []route{{dataSite | controlSite, post, "/_dev/clock/advance", operator, need{control.RightManage, aServer}, "", a.server.advanceClock, operation{
+		id: "advanceClock", about: "Move the clock of a development server", body: wire.Advance{},
+		gives: wire.Advanced{},
+	}}}
 }
 
 // root is GET /: what this server is.
@@ -62,7 +104,6 @@ func (h *serverHandlers) ready(c *call, w http.ResponseWriter) error {
 // maxAdvance bounds one move of a development server's clock.
 const maxAdvance = 10 * 365 * 24 * time.Hour
 
-// advanceClock is POST /_dev/clock/advance on a development server.
 func (h *serverHandlers) advanceClock(c *call, w http.ResponseWriter) error {
 	var body wire.Advance
 	if err := c.decode(w, &body); err != nil {
@@ -81,8 +122,5 @@ func (h *serverHandlers) advanceClock(c *call, w http.ResponseWriter) error {
 	_ = control.SetReadDeadline(time.Time{})
 	_ = control.SetWriteDeadline(time.Time{})
 	now, err := h.advance(c.request.Context(), by)
-	if err != nil {
-		return err
-	}
-	return c.answer(w, http.StatusOK, wire.Advanced{Now: now})
+	return c.done(w, http.StatusOK, wire.Advanced{Now: now}, err)
 }

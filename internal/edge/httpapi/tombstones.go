@@ -14,33 +14,33 @@ type tombstoneHandlers struct {
 	erasures *erasure.Service
 }
 
-// tombstoneRoutes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit log is to name.
-func (a *API) tombstoneRoutes() []route {
+// routes are those of the erasure of personal data. What an aggregate is called is no {id}: it is not what the audit log is to name.
+func (h *tombstoneHandlers) routes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{
-		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, a.tombstones.createTombstone, operation{
+		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, h.createTombstone, operation{
 			id: "createTombstone", about: "Ask for the erasure of an aggregate, or what it would reach",
 			query: tombstoned(), body: wire.NewTombstone{}, optional: true, gives: wire.TombstoneDryRun{},
 			anew: wire.TombstoneShown{},
 		}},
-		{0, get, "tombstones", operator, view, "", a.tombstones.listTombstones, operation{
+		{0, get, "tombstones", operator, view, "", h.listTombstones, operation{
 			id: "listTombstones", about: "What was erased or is to be, the newest first", query: pagedTombstones(),
 			gives: wire.Tombstones{},
 		}},
-		{0, get, "tombstones/{tombstone}", operator, view, "", a.tombstones.getTombstone, operation{
+		{0, get, "tombstones/{tombstone}", operator, view, "", h.getTombstone, operation{
 			id: "getTombstone", about: "A tombstone and how far it is", gives: wire.TombstoneShown{},
 		}},
-		{0, get, "tombstones/{tombstone}/streams", operator, view, "", a.tombstones.listTombstoneStreams, operation{
+		{0, get, "tombstones/{tombstone}/streams", operator, view, "", h.listTombstoneStreams, operation{
 			id: "listTombstoneStreams", about: "All streams that an erasure has reached",
 			query: []parameter{limited(), cursor()}, gives: wire.AffectedStreams{},
 		}},
-		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", a.tombstones.getCertificate, operation{
+		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", h.getCertificate, operation{
 			id: "getCertificate", about: "The signed certificate of an erasure", gives: file{"text/plain"},
 		}},
-		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, a.tombstones.cancelTombstone, operation{
+		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, h.cancelTombstone, operation{
 			id: "cancelTombstone", about: "Cancel a tombstone that is pending", gives: wire.TombstoneShown{},
 		}},
-		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, a.tombstones.executeTombstone, operation{
+		{0, post, "tombstones/{tombstone}/execute", operator, erase, erasure.ActionExecute, h.executeTombstone, operation{
 			id: "executeTombstone", about: "Carry out an erasure, in the background", query: forced(),
 			body: wire.ExecuteTombstone{}, optional: true, accepted: wire.TombstoneShown{},
 		}},
@@ -56,14 +56,9 @@ func forced() []parameter {
 }
 
 func pagedTombstones() []parameter {
-	var statuses []string
-	for _, s := range erasure.Statuses() {
-		statuses = append(statuses, string(s))
-	}
-	return append(paged(), parameter{name: "status", kind: choice, choices: statuses, about: "Only tombstones with this status."})
+	return append(paged(), parameter{name: "status", kind: choice, choices: words(erasure.Statuses()...), about: "Only tombstones with this status."})
 }
 
-// createTombstone is POST tombstone/{type}/{aggregate}.
 func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) error {
 	var ask wire.NewTombstone
 	if err := c.decodeOptional(w, &ask); err != nil {
@@ -81,27 +76,23 @@ func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) erro
 	return h.tombstone(c, w, http.StatusCreated, made, err)
 }
 
-// listTombstones is GET tombstones.
 func (h *tombstoneHandlers) listTombstones(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	rows, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
 	return page(c, w, "tombstones", rows, next, engine.StorageError(err))
 }
 
-// getTombstone is GET tombstones/{tombstone}.
 func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
 	got, err := h.erasures.Get(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
 	return h.tombstone(c, w, http.StatusOK, got, err)
 }
 
-// listTombstoneStreams is GET tombstones/{tombstone}/streams.
 func (h *tombstoneHandlers) listTombstoneStreams(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("tombstone")
 	rows, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
 	return page(c, w, "streams", rows, next, engine.StorageError(err))
 }
 
-// getCertificate is GET tombstones/{tombstone}/certificate.
 func (h *tombstoneHandlers) getCertificate(c *call, w http.ResponseWriter) error {
 	note, err := h.erasures.Certificate(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
 	if err != nil {
@@ -113,13 +104,11 @@ func (h *tombstoneHandlers) getCertificate(c *call, w http.ResponseWriter) error
 	return nil
 }
 
-// cancelTombstone is DELETE tombstones/{tombstone}.
 func (h *tombstoneHandlers) cancelTombstone(c *call, w http.ResponseWriter) error {
 	got, err := h.erasures.Cancel(c.actorContext(), c.tenant, c.request.PathValue("tombstone"))
 	return h.tombstone(c, w, http.StatusOK, got, err)
 }
 
-// executeTombstone is POST tombstones/{tombstone}/execute.
 func (h *tombstoneHandlers) executeTombstone(c *call, w http.ResponseWriter) error {
 	var ask wire.ExecuteTombstone
 	if err := c.decodeOptional(w, &ask); err != nil {

@@ -13,7 +13,6 @@ import (
 // transactionPath is where events for several aggregates are sent.
 const transactionPath = "/_transaction"
 
-// postTransaction is POST /_transaction.
 func (h *writeHandlers) postTransaction(c *call, w http.ResponseWriter) error {
 	dry := c.query.isSet("dry_run")
 	if !dry {

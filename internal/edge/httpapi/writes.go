@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
+	"j17/internal/base/wire"
 	"j17/internal/core/command"
 	"j17/internal/core/engine"
 )
@@ -21,7 +22,32 @@ type writeHandlers struct {
 	maxEvent int64
 }
 
-// postEvent is POST /{type}/{id}/{event}.
+// routes write events.
+func (h *writeHandlers) routes() []route {
+	return []route{
+		{dataSite, post, transactionPath, write, need{}, "", h.postTransaction, operation{
+			id: "writeTransaction", about: "Write events to several aggregates, all or none", query: tryable(),
+			body: wire.WriteTransaction{}, gives: wire.TransactionWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/_new", write, need{}, "", h.postNewBatch, operation{
+			id: "createBatch", about: "Write events to a new aggregate, all or none", query: tryable(),
+			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/_new/{event}", write, need{}, "", h.postNewEvent, operation{
+			id: "createEvent", about: "Write one event to a new aggregate", query: tryable(), body: wire.WriteEvent{},
+			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/{id}", write, need{}, "", h.postBatch, operation{
+			id: "writeBatch", about: "Write events to an aggregate, all or none", query: tryable(),
+			body: wire.WriteBatch{}, gives: wire.BatchWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+		{dataSite, post, "/{type}/{id}/{event}", write, need{}, "", h.postEvent, operation{
+			id: "writeEvent", about: "Write one event to an aggregate", query: tryable(), body: wire.WriteEvent{},
+			gives: wire.EventWritten{}, made: true, tried: wire.WriteDryRun{},
+		}},
+	}
+}
+
 func (h *writeHandlers) postEvent(c *call, w http.ResponseWriter) error {
 	if c.query.isSet("dry_run") {
 		cmd, err := h.command(c, w, c.request.PathValue("event"), h.maxEvent)
@@ -37,19 +63,16 @@ func (h *writeHandlers) postEvent(c *call, w http.ResponseWriter) error {
 	return h.created(c, w, b, receipt)
 }
 
-// postNewEvent is POST /{type}/_new/{event}.
 func (h *writeHandlers) postNewEvent(c *call, w http.ResponseWriter) error {
 	c.fresh = true
 	return h.postEvent(c, w)
 }
 
-// postNewBatch is POST /{type}/_new.
 func (h *writeHandlers) postNewBatch(c *call, w http.ResponseWriter) error {
 	c.fresh = true
 	return h.postBatch(c, w)
 }
 
-// postBatch is POST /{type}/{id}.
 func (h *writeHandlers) postBatch(c *call, w http.ResponseWriter) error {
 	if c.query.isSet("dry_run") {
 		cmd, err := h.command(c, w, "", h.maxBatch)
