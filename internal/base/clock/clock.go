@@ -34,6 +34,17 @@ func (System) Wait(ctx context.Context, t time.Time) error {
 	}
 }
 
+// Until returns a context that also ends when a clock shows a time.
+func Until(ctx context.Context, c Clock, t time.Time) (context.Context, context.CancelFunc) {
+	limited, stop := context.WithCancel(ctx)
+	go func() {
+		if c.Wait(limited, t) == nil {
+			stop()
+		}
+	}()
+	return limited, stop
+}
+
 // Movable runs ahead of another clock by an offset that can be enlarged. Waiters notice at once.
 type Movable struct {
 	base Clock

@@ -29,9 +29,6 @@ type Command struct {
 	// Depth is how many sagas and scheduled events have led to the command, each brought about by the one before and soon after it; 0 for what
 	// comes from elsewhere.
 	Depth int
-
-	// tried tells that nothing of it will be stored.
-	tried bool
 }
 
 // Receipt tells what a command has written.

@@ -36,50 +36,13 @@ type tooManyDetails struct {
 	Condition int `json:"condition"`
 }
 
-// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
-func (e *Engine) absent(ctx context.Context, d *deployed, a *decider.Admitted, p *plan, b *work.Budget) error {
-	if len(a.Conditions) == 0 {
-		return nil
-	}
-	for i := range a.Conditions {
-		if err := e.indexedTags(ctx, d, a.Conditions[i].Tags); err != nil {
-			return err
-		}
-	}
-
-	// What is there comes before what the commit compares.
-	extent, err := e.store.Extent(ctx, d.env.tenant)
-	if err != nil {
-		return StorageError(err)
-	}
-	for i := range a.Conditions {
-		c := &a.Conditions[i]
-		if c.After.Compare(extent.Last) > 0 {
-			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: what comes then cannot be known to whoever decided this. Use the position that the feed gave", extent.Last).
-				At(fmt.Sprintf("conditions[%d].after", i))
-		}
-	}
-
-	// They have a budget of their own.
-	left := b.Left()
-	b.Renew(e.workOfConditions)
-	for i := range a.Conditions {
-		if err := e.forbidden(ctx, d, p, &a.Conditions[i], i, extent.Last, b); err != nil {
-			return err
-		}
-		p.unit.Unless = append(p.unit.Unless, unless(&a.Conditions[i], extent.Last))
-	}
-	b.Renew(left)
-	return nil
-}
-
 // indexedTags makes sure that all events have those of some tags that they should have.
-func (e *Engine) indexedTags(ctx context.Context, d *deployed, tags []string) error {
+func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	names := decider.TagNames(tags)
-	if names == nil || e.hooks.tagged == nil {
+	if names == nil || d.env.e.hooks.tagged == nil {
 		return nil
 	}
-	return StorageError(e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
+	return StorageError(d.env.e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
 // unless is a condition as a commit compares it that was decided at a position.
@@ -99,33 +62,70 @@ func typesOf(c *decider.Condition) []store.TypePattern {
 	return types
 }
 
+// absent looks whether anything has happened that a condition of the command forbids. The commit looks at what comes after that.
+func (x *execution) absent(ctx context.Context, p *plan) error {
+	if len(x.a.Conditions) == 0 {
+		return nil
+	}
+	for i := range x.a.Conditions {
+		if err := x.d.indexedTags(ctx, x.a.Conditions[i].Tags); err != nil {
+			return err
+		}
+	}
+
+	// What is there comes before what the commit compares.
+	extent, err := x.e.store.Extent(ctx, x.d.env.tenant)
+	if err != nil {
+		return StorageError(err)
+	}
+	for i := range x.a.Conditions {
+		c := &x.a.Conditions[i]
+		if c.After.Compare(extent.Last) > 0 {
+			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: what comes then cannot be known to whoever decided this. Use the position that the feed gave", extent.Last).
+				At(fmt.Sprintf("conditions[%d].after", i))
+		}
+	}
+
+	// They have a budget of their own.
+	left := x.b.Left()
+	x.b.Renew(x.e.workOfConditions)
+	for i := range x.a.Conditions {
+		if err := x.forbidden(ctx, p, &x.a.Conditions[i], i, extent.Last); err != nil {
+			return err
+		}
+		p.unit.Unless = append(p.unit.Unless, unless(&x.a.Conditions[i], extent.Last))
+	}
+	x.b.Renew(left)
+	return nil
+}
+
 // forbidden refuses a command for the events that one of its conditions forbids. What it costs depends on the events with the rarest of
 // its tags; what others have looked at in vain is not looked at again.
-func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider.Condition, number int, at j17.StreamID, b *work.Budget) error {
-	if !b.Spend(workOfCondition) {
-		return b.Err()
+func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition, number int, at j17.StreamID) error {
+	if !x.b.Spend(workOfCondition) {
+		return x.b.Err()
 	}
 
 	// The first that match. One is enough to refuse the command: what is left of the work goes into telling of more.
 	const all = 1 << 30
 	var matched []string
-	reached, spent := d.absent.since(c), b.Spent()
+	reached, spent := x.d.absent.since(c), x.b.Spent()
 	rested := spent
 	looked := func(steps int, upTo j17.StreamID) bool {
 		if upTo.Compare(reached) > 0 {
 			reached = upTo
 		}
-		if b.Spent()-rested > work.Command {
-			rested = b.Spent()
-			b.Rest() // others come in between
+		if x.b.Spent()-rested > work.Command {
+			rested = x.b.Spent()
+			x.b.Rest() // others come in between
 		}
-		return b.Spend(steps * workOfStep)
+		return x.b.Spend(steps * workOfStep)
 	}
-	for ev, err := range e.store.ReadTagged(ctx, d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
+	for ev, err := range x.e.store.ReadTagged(ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
 		if err != nil {
 			return StorageError(err)
 		}
-		if !b.Spend(workOfMatch) {
+		if !x.b.Spend(workOfMatch) {
 			break
 		}
 		reached = ev.StreamID
@@ -137,24 +137,24 @@ func (e *Engine) forbidden(ctx context.Context, d *deployed, p *plan, c *decider
 		}
 	}
 	switch {
-	case j17.CodeOf(b.Err()) == j17.CodeWorkLimit && matched == nil:
-		d.absent.keep(c, c.After, reached)
+	case j17.CodeOf(x.b.Err()) == j17.CodeWorkLimit && matched == nil:
+		x.d.absent.keep(c, c.After, reached)
 		out := j17.Errorf(j17.CodeWorkLimit, "Too many events have the tags of the condition to look at all of them at once. Nothing was written. Try again, which goes on at %s; or say what was looked at already with 'after', or name a tag that fewer events have.", reached).
 			At(fmt.Sprintf("conditions[%d]", number))
 		out.Details = tooManyDetails{Condition: number}
-		return out.Because(b.Err())
-	case b.Err() != nil && matched == nil:
-		return b.Err()
+		return out.Because(x.b.Err())
+	case x.b.Err() != nil && matched == nil:
+		return x.b.Err()
 	case matched == nil:
-		if b.Spent()-spent >= muchToLook {
-			d.absent.keep(c, c.After, at)
+		if x.b.Spent()-spent >= muchToLook {
+			x.d.absent.keep(c, c.After, at)
 		}
 		return nil
 	}
 	if !p.tried {
-		e.counts.conflicts.Add(1)
+		x.e.counts.conflicts.Add(1)
 	}
-	if len(matched) == maxMatched || b.Err() != nil {
+	if len(matched) == maxMatched || x.b.Err() != nil {
 		at = reached // there may be more behind it
 	}
 	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).

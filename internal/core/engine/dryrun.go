@@ -48,9 +48,10 @@ const (
 func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 	b := work.New(ctx, work.Command)
 	defer b.Release()
+	x := &execution{e: e, c: c, b: b}
 	for range maxPlanning {
 		b.Renew(work.Command)
-		o, err := e.foresee(ctx, c, b)
+		o, err := x.foresee(ctx)
 		if !errors.Is(err, errOvertaken) {
 			return o, err
 		}
@@ -59,38 +60,40 @@ func (e *Engine) DryRun(ctx context.Context, c *Command) (*Outlook, error) {
 }
 
 // foresee is one try of DryRun. The error is errOvertaken where what it was decided on has changed meanwhile.
-func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outlook, error) {
+func (x *execution) foresee(ctx context.Context) (*Outlook, error) {
 	// What Execute checks before it decides.
-	d, err := e.deployed(c.Tenant)
-	if err != nil {
+	var err error
+	if x.d, err = x.e.deployed(x.c.Tenant); err != nil {
 		return nil, err
 	}
-	a, first, err := e.admit(ctx, d, c, b)
+	first, err := x.admit(ctx)
 	switch {
 	case first != nil:
-		if _, err := e.replay(ctx, d, c, first); err != nil {
+		if _, err := x.replay(ctx, first); err != nil {
 			return nil, err
 		}
 		return &Outlook{Repeated: true}, nil
-	case err != nil && a != nil:
-		return refusing(a.Events, err)
+	case err != nil && x.a != nil:
+		return refusing(x.a.Events, err)
 	case err != nil:
 		return nil, err
 	}
 
 	// The plan is made as if there was nobody else, and never stored. It has as much work as one that is.
-	b.Renew(work.Command)
-	tried := *c
-	tried.IdempotencyKey, tried.tried = "", true
-	p, err := e.plan(ctx, d, &tried, a, b, nil)
+	x.b.Renew(work.Command)
+	unnamed := *x.c
+	unnamed.IdempotencyKey = ""
+	tried := *x
+	tried.c, tried.tried = &unnamed, true
+	p, err := tried.plan(ctx)
 	if p == nil {
-		return refusing(a.Events, err)
+		return refusing(x.a.Events, err)
 	}
-	if late := e.overtaken(ctx, c.Tenant, p); late != nil {
+	if late := x.overtaken(ctx, p); late != nil {
 		err = late
 	}
 	if err == nil {
-		err = e.bounded(ctx, c.Tenant, p)
+		err = x.bounded(ctx, p)
 	}
 	if err != nil {
 		o, err := refusing(p.events, err)
@@ -100,7 +103,7 @@ func (e *Engine) foresee(ctx context.Context, c *Command, b *work.Budget) (*Outl
 		return o, err
 	}
 	o := &Outlook{Events: p.events, Consequences: p.consequences}
-	return o, e.statesAfter(ctx, d, p, o)
+	return o, x.statesAfter(ctx, p, o)
 }
 
 // refusing is the outlook on a command that would be refused. The error is one that says nothing of the command.
@@ -117,61 +120,8 @@ func refusing(events []decider.Event, err error) (*Outlook, error) {
 	return &Outlook{Refusals: []error{err}, Events: events}, nil
 }
 
-// overtaken compares what a plan was made of with what it is now. The error is errOvertaken where they differ, or why the
-// caller's expectation does not hold.
-func (e *Engine) overtaken(ctx context.Context, t j17.Tenant, p *plan) error {
-	// What the caller expects, and what was looked at.
-	var pre []store.Pre
-	for i := range p.writes {
-		if w := &p.writes[i]; w.Expected != nil {
-			pre = append(pre, store.Pre{Key: w.Key, Length: *w.Expected})
-		}
-	}
-	expected := len(pre)
-	pre = append(pre, p.unit.Pre...)
-	for key, before := range p.before {
-		pre = append(pre, store.Pre{Key: key, Length: before.Length, Looked: true, Generation: before.Generation})
-	}
-	keys := make([]j17.Key, len(pre))
-	for i := range pre {
-		keys[i] = pre[i].Key
-	}
-	heads, err := e.store.Heads(ctx, t, keys)
-	if err != nil {
-		return StorageError(err)
-	}
-	for i, now := range heads {
-		switch pre := &pre[i]; {
-		case i < expected && pre.Length != now.Length:
-			err := conflict(store.StreamConflict{Key: pre.Key, Expected: pre.Length, Actual: now.Length})
-			if n, ok := p.writeOf(pre.Key); ok {
-				err = p.of.InWrite(err, n)
-			}
-			return err
-		case i >= expected && (pre.Length != now.Length || pre.Looked && pre.Generation != now.Generation):
-			return errOvertaken
-		}
-	}
-
-	// The items that effects have gone by, of which they may have kept old ones.
-	for i := range p.unit.Fences {
-		fence := &p.unit.Fences[i]
-		item, err := e.store.Get(ctx, t, fence.Space, fence.Key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return StorageError(err)
-		}
-		if fence.ByValue && string(item.Value) != fence.Value || !fence.ByValue && item.Rev != fence.Rev {
-			for _, changed := range p.changed {
-				changed(&store.SideConflict{Space: fence.Space, Key: fence.Key, Rev: item.Rev})
-			}
-			return errOvertaken
-		}
-	}
-	return nil
-}
-
 // bounded returns why a plan is refused whose additions would bring an item beyond its bound, as the store would find.
-func (e *Engine) bounded(ctx context.Context, t j17.Tenant, p *plan) error {
+func (x *execution) bounded(ctx context.Context, p *plan) error {
 	if err := p.unit.Validate(); err != nil {
 		return StorageError(err)
 	}
@@ -181,7 +131,7 @@ func (e *Engine) bounded(ctx context.Context, t j17.Tenant, p *plan) error {
 		if s.Op != store.Add || s.Most == 0 {
 			continue
 		}
-		n, err := store.Counter(ctx, e.store, t, s.Space, s.Key)
+		n, err := store.Counter(ctx, x.e.store, x.c.Tenant, s.Space, s.Key)
 		if err != nil {
 			return StorageError(err)
 		}
@@ -193,7 +143,7 @@ func (e *Engine) bounded(ctx context.Context, t j17.Tenant, p *plan) error {
 }
 
 // statesAfter adds what the events of a plan amount to.
-func (e *Engine) statesAfter(ctx context.Context, d *deployed, p *plan, o *Outlook) error {
+func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error {
 	// The aggregates, in the order of their first events.
 	of := map[j17.Key][]*decider.Event{}
 	var keys []j17.Key
@@ -204,25 +154,26 @@ func (e *Engine) statesAfter(ctx context.Context, d *deployed, p *plan, o *Outlo
 		}
 		of[ev.Key] = append(of[ev.Key], ev)
 	}
-	heads, err := e.store.Heads(ctx, d.env.tenant, keys)
+	heads, err := x.e.store.Heads(ctx, x.c.Tenant, keys)
 	if err != nil {
 		return StorageError(err)
 	}
 
 	// Their states, as far as there is room and work for them.
-	b, bytes := work.New(ctx, work.Command), 0
-	defer b.Release()
+	own, bytes := *x, 0
+	own.b = work.New(ctx, work.Command)
+	defer own.b.Release()
 	for i, key := range keys {
 		after := StateAfter{Key: key, Length: heads[i].Length + uint64(len(of[key]))}
-		if i < maxStatesAfter && bytes < maxStateBytesAfter && b.Err() == nil {
-			f, err := e.stateAfter(ctx, d, p, key, of[key], b)
+		if i < maxStatesAfter && bytes < maxStateBytesAfter && own.b.Err() == nil {
+			f, err := own.stateAfter(ctx, p, key, of[key])
 			switch {
 			case err == nil:
 				after.Length, after.JSON = f.Length, f.JSON
 			case j17.CodeOf(err) != j17.CodeWorkLimit:
 				return err
 			}
-			b.Release()
+			own.b.Release()
 		}
 		if bytes += len(after.JSON); bytes > maxStateBytesAfter {
 			after.JSON = nil
@@ -234,7 +185,7 @@ func (e *Engine) statesAfter(ctx context.Context, d *deployed, p *plan, o *Outlo
 }
 
 // stateAfter returns the state of an aggregate after a plan.
-func (e *Engine) stateAfter(ctx context.Context, d *deployed, p *plan, key j17.Key, events []*decider.Event, b *work.Budget) (*decider.State, error) {
+func (x *execution) stateAfter(ctx context.Context, p *plan, key j17.Key, events []*decider.Event) (*decider.State, error) {
 	for _, known := range p.after {
 		if known.Key == key {
 			f := known.State
@@ -244,15 +195,15 @@ func (e *Engine) stateAfter(ctx context.Context, d *deployed, p *plan, key j17.K
 	before := p.before[key]
 	if before == nil {
 		var err error
-		if before, err = e.look(ctx, d, key, b, nil); err != nil {
+		if before, err = x.look(ctx, key); err != nil {
 			return nil, err
 		}
 	}
 	f, ed := *before, value.NewEditor()
 	for _, ev := range events {
-		if err := d.Program(key.Type).Apply(ctx, &f, ed, ev.Stored(p.unit.Timestamp), b, nil); err != nil {
+		if err := x.d.Program(key.Type).Apply(ctx, &f, ed, ev.Stored(p.unit.Timestamp), x.b, nil); err != nil {
 			return nil, err
 		}
 	}
-	return &f, cmp.Or(f.Finish(key.String()), b.Err())
+	return &f, cmp.Or(f.Finish(key.String()), x.b.Err())
 }

@@ -1,15 +1,15 @@
 // Package engine turns commands into committed events and streams into states. It is the only writer of events:
 // whatever else wants to write one sends a command here.
 //
-// Writing: Execute admits a command (admit.go), plans one atomic append (write.go) and hands it to the store.
-// Reading: Load and At fold a stream with the handlers of the deployed spec (fold.go), starting from the state
-// cache (cache.go) or the last snapshot (snapshot.go). A state is served only when it was folded up to the durable
-// head of its stream under the spec that is deployed at that moment.
+// Writing: Execute (execute.go) admits a command, plans one atomic append (plan.go) and stores it (write.go), where writers are in each
+// other's way in groups (package groupcommit). Reading: Load (read.go) has streams folded (package fold). A state is served only when it was
+// folded up to the durable head of its stream under the spec that is deployed at that moment.
 //
 // The decisions behind it are in docs/internals/core.md.
 package engine
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -20,6 +20,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
+	"j17/internal/core/fold"
 	"j17/internal/storage/store"
 )
 
@@ -59,49 +60,39 @@ type Engine struct {
 	clock  clock.Clock
 	logger *slog.Logger
 	mint   *ident.Minter
-	every  uint64
+	// every is the number of events after which a stream gets a new snapshot.
+	every uint64
 	// maxDepth and maxImplied are those of the options.
 	maxDepth, maxImplied int
-	// failures numbers the rejections that are kept.
-	failures atomic.Uint32
 
 	// workOfConditions is what the conditions of a command may take.
 	workOfConditions int64
 
-	writeWait, readWait time.Duration
-	hooks               hooks
+	writeWait time.Duration
+	hooks     hooks
 
 	environments sync.Map // of *environment by j17.Tenant
 
-	cache *cache
+	names  *names
+	states *fold.Loader
 	// looked is the memory for large states that writes look at.
-	looked  *work.Pool
-	flights flights
-	failed  failureLog
-	refresh refreshQueue
-	counts  counters
+	looked *work.Pool
+	failed *failureLog
+	counts counters
 }
 
 // Stats counts what an engine has done since it was made.
 type Stats struct {
-	Events      uint64 // events committed, implied ones included
-	Reads       uint64 // states served
-	CacheHits   uint64 // states served without folding an event
-	Folded      uint64 // events folded
-	Conflicts   uint64 // commands refused with a conflict
-	Snapshots   uint64 // snapshots written
-	CacheBytes  int64  // memory that cached states are charged for
-	CacheStates int    // states in the cache
-	Turns       uint64 // writes that waited for their turn behind others
-	Replanned   uint64 // plans of writes that others had overtaken
-	Busy        uint64 // writes refused because their turn did not come in time
-	Flights     uint64 // folds that went on in the background
-	NotReady    uint64 // reads and writes refused because a state was not folded in time
+	fold.Stats
+
+	Events    uint64 // events committed, implied ones included
+	Conflicts uint64 // commands refused with a conflict
+	Waited    uint64 // writes that waited for a lock
+	Replanned uint64 // plans of writes that others had overtaken
+	Busy      uint64 // writes refused because they got no lock in time
 }
 
-type counters struct {
-	events, reads, hits, folded, conflicts, snapshots, turns, replanned, busy, flights, notReady atomic.Uint64
-}
+type counters struct{ events, conflicts, waited, replanned, busy atomic.Uint64 }
 
 const (
 	defaultCacheBytes  = 64 << 20
@@ -148,35 +139,39 @@ func New(o Options) *Engine {
 		mint:   ident.NewMinter(o.Clock.Now),
 		every:  o.SnapshotEvery,
 
-		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait, readWait: o.ReadWait,
+		maxDepth: o.MaxDepth, maxImplied: o.MaxImplied, writeWait: o.WriteWait,
 
 		workOfConditions: workOfConditions,
 
-		cache:   newCache(o.CacheBytes),
-		looked:  work.NewPool(o.LookedBytes, o.LookedBytes*3/4),
-		flights: flights{byKey: map[flightKey]*flight{}, queue: map[j17.Tenant][]*flight{}},
-		refresh: newRefreshQueue(),
-		failed:  failureLog{waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{}},
+		names:  &names{o.Store},
+		looked: work.NewPool(o.LookedBytes, o.LookedBytes*3/4),
+		failed: newFailureLog(o.Store, o.Clock, o.Logger),
 	}
+	e.states = fold.New(fold.Options{
+		Store: o.Store, Clock: o.Clock, Logger: o.Logger, CacheBytes: o.CacheBytes, SnapshotEvery: o.SnapshotEvery, ReadWait: o.ReadWait,
+		Program: func(t j17.Tenant, aggregateType string) *decider.Program {
+			if d := e.present(t); d != nil && d.Types[aggregateType] != nil {
+				return d.Program(aggregateType)
+			}
+			return nil
+		},
+		Names: e.names.of,
+	})
 	return e
 }
 
+// Run makes snapshots and keeps states warm until the context ends. Then it ends the folds that nobody waits for, and returns when nothing
+// is under way in the background.
+func (e *Engine) Run(ctx context.Context) error { return e.states.Run(ctx) }
+
 // Stats returns the counters.
 func (e *Engine) Stats() Stats {
-	bytes, states := e.cache.size()
 	return Stats{
-		Events:      e.counts.events.Load(),
-		Reads:       e.counts.reads.Load(),
-		CacheHits:   e.counts.hits.Load(),
-		Folded:      e.counts.folded.Load(),
-		Conflicts:   e.counts.conflicts.Load(),
-		Snapshots:   e.counts.snapshots.Load(),
-		CacheBytes:  bytes,
-		CacheStates: states,
-		Turns:       e.counts.turns.Load(),
-		Replanned:   e.counts.replanned.Load(),
-		Busy:        e.counts.busy.Load(),
-		Flights:     e.counts.flights.Load(),
-		NotReady:    e.counts.notReady.Load(),
+		Stats:     e.states.Stats(),
+		Events:    e.counts.events.Load(),
+		Conflicts: e.counts.conflicts.Load(),
+		Waited:    e.counts.waited.Load(),
+		Replanned: e.counts.replanned.Load(),
+		Busy:      e.counts.busy.Load(),
 	}
 }

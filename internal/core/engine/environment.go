@@ -11,12 +11,15 @@ import (
 	"j17"
 	"j17/internal/base/panics"
 	"j17/internal/core/decider"
+	"j17/internal/core/fold"
+	"j17/internal/core/groupcommit"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
 
-// environment is what the engine keeps of one tenant: its spec, its time and who is about to write.
+// environment is what the engine keeps of one tenant: its spec, its time, and the locks and pending appends of its writers.
 type environment struct {
+	e       *Engine
 	tenant  j17.Tenant
 	current atomic.Pointer[deployed]
 	// mu is held while current changes.
@@ -26,8 +29,8 @@ type environment struct {
 	// renewing, if not nil, is the question to the hook Renew that is under way.
 	renewing *renewal
 	// latest is the time of the latest event that the engine has heard of, in Unix seconds.
-	latest atomic.Int64
-	turns  turns
+	latest  atomic.Int64
+	commits *groupcommit.Committer
 	// storing is held by all who store events, together, and by who holds them back, alone.
 	storing sync.RWMutex
 }
@@ -65,7 +68,7 @@ func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functi
 	for {
 		found, ok := e.environments.Load(t)
 		if !ok {
-			found, _ = e.environments.LoadOrStore(t, newEnvironment(t))
+			found, _ = e.environments.LoadOrStore(t, newEnvironment(e, t))
 		}
 		env, _ := found.(*environment)
 		if env.deploy(d) {
@@ -74,8 +77,20 @@ func (e *Engine) Deploy(t j17.Tenant, c *spec.Compiled, functions decider.Functi
 	}
 }
 
-func newEnvironment(t j17.Tenant) *environment {
-	return &environment{tenant: t, turns: turns{lanes: map[j17.Key]*lane{}}}
+func newEnvironment(e *Engine, t j17.Tenant) *environment {
+	env := &environment{e: e, tenant: t}
+	env.commits = groupcommit.New(groupcommit.Options{
+		Commit: func(ctx context.Context, units []store.Append) ([]store.Result, error) {
+			results, err := env.commit(ctx, units)
+			for i := range results {
+				env.observe(results[i].Timestamp)
+			}
+			return results, err
+		},
+		Keep:   func(key j17.Key, state *decider.State) { e.states.Keep(fold.StateKey{Tenant: t, Key: key}, state) },
+		Logger: e.logger,
+	})
+	return env
 }
 
 // deploy reports false when the environment has been given up.
@@ -178,20 +193,20 @@ func (e *Engine) Decider(t j17.Tenant) (*decider.Decider, error) {
 	return d.Decider, nil
 }
 
-// append hands a unit that was decided under d to the store. The error is errRedeployed where d is not deployed any more.
-func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (store.Result, error) {
-	if d.env.current.Load() != d {
+// append hands a unit that was decided under d to the store. The error is errRedeployed where d is no longer deployed.
+func (d *deployed) append(ctx context.Context, unit *store.Append) (store.Result, error) {
+	if !d.Current() {
 		return store.Result{}, errRedeployed
 	}
 	unit.Fences = d.fence(unit.Fences)
-	results, err := e.commit(ctx, d.env, []store.Append{*unit})
-	if err != nil && e.mended(ctx, d, err) {
-		results, err = e.commit(ctx, d.env, []store.Append{*unit})
+	results, err := d.env.commit(ctx, []store.Append{*unit})
+	if err != nil && d.env.mended(ctx, err) {
+		results, err = d.env.commit(ctx, []store.Append{*unit})
 	}
 	if err != nil {
 		return store.Result{}, StorageError(err)
 	}
-	if d.fenced(&results[0]) {
+	if d.RefusedBy(&results[0]) {
 		return store.Result{}, errRedeployed
 	}
 	d.env.observe(results[0].Timestamp)
@@ -199,10 +214,10 @@ func (e *Engine) append(ctx context.Context, d *deployed, unit *store.Append) (s
 }
 
 // commit hands units to the store, unless somebody holds back what is stored of the environment.
-func (e *Engine) commit(ctx context.Context, env *environment, units []store.Append) ([]store.Result, error) {
+func (env *environment) commit(ctx context.Context, units []store.Append) ([]store.Result, error) {
 	env.storing.RLock()
 	defer env.storing.RUnlock()
-	return e.store.Append(ctx, env.tenant, units)
+	return env.e.store.Append(ctx, env.tenant, units)
 }
 
 // Hold calls do while this engine stores no events of a tenant, which nobody else can: the one process that has a store open locks it. Who is
@@ -226,8 +241,11 @@ func (d *deployed) fence(more []store.Fence) []store.Fence {
 	return slices.Concat(d.fences, more)
 }
 
-// fenced reports whether a unit was refused because another spec is deployed than d.
-func (d *deployed) fenced(r *store.Result) bool {
+// Current reports whether d is what is deployed.
+func (d *deployed) Current() bool { return d.env.current.Load() == d }
+
+// RefusedBy reports whether a unit was refused because another spec is deployed than d.
+func (d *deployed) RefusedBy(r *store.Result) bool {
 	return slices.ContainsFunc(r.Sides, func(c store.SideConflict) bool {
 		return slices.ContainsFunc(d.fences, func(f store.Fence) bool { return f.Space == c.Space && f.Key == c.Key })
 	})
@@ -235,14 +253,14 @@ func (d *deployed) fenced(r *store.Result) bool {
 
 // renew returns when something else is deployed than d, with which nothing can be decided any more: the engine is told by itself,
 // or it asks.
-func (e *Engine) renew(ctx context.Context, d *deployed) error {
+func (d *deployed) renew(ctx context.Context) error {
 	env := d.env
 	env.mu.Lock()
 	asked := env.renewing
 	if asked == nil && env.current.Load() == d {
 		asked = &renewal{of: d, done: make(chan struct{})}
 		env.renewing = asked
-		go e.ask(context.WithoutCancel(ctx), env, asked)
+		go env.ask(context.WithoutCancel(ctx), asked)
 	}
 	env.mu.Unlock()
 	if asked == nil {
@@ -259,7 +277,7 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 	case env.current.Load() != d:
 		return nil
 	case asked.of != d: // it was asked for an earlier one
-		return e.renew(ctx, d)
+		return d.renew(ctx)
 	case asked.err != nil:
 		return asked.err
 	default:
@@ -268,9 +286,9 @@ func (e *Engine) renew(ctx context.Context, d *deployed) error {
 }
 
 // ask asks what is deployed to an environment.
-func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
-	if e.hooks.renew != nil {
-		r.err = panics.Caught(func() error { return e.hooks.renew(ctx, env.tenant) })
+func (env *environment) ask(ctx context.Context, r *renewal) {
+	if env.e.hooks.renew != nil {
+		r.err = panics.Caught(func() error { return env.e.hooks.renew(ctx, env.tenant) })
 	}
 	env.mu.Lock()
 	env.renewing = nil
@@ -279,7 +297,7 @@ func (e *Engine) ask(ctx context.Context, env *environment, r *renewal) {
 }
 
 // now returns the time at which something is decided, in Unix seconds: the clock's, or that of the latest event if it is later.
-func (e *Engine) now(env *environment) int64 { return max(e.clock.Now().Unix(), env.latest.Load()) }
+func (env *environment) now() int64 { return max(env.e.clock.Now().Unix(), env.latest.Load()) }
 
 // observe notes that there are events of that time.
 func (env *environment) observe(timestamp int64) {

@@ -90,7 +90,7 @@ func TestNoEventIsStoredUnderAFormerSpec(t *testing.T) {
 			if _, err := e.Execute(t.Context(), paid); err != nil {
 				t.Fatal(err)
 			}
-			for name == "in turn" && e.Stats().Turns == 0 { // from then on who writes takes turns
+			for name == "in turn" && e.Stats().Waited == 0 { // from then on who writes takes turns
 				var crowd sync.WaitGroup
 				for range 8 {
 					crowd.Go(func() {

@@ -6,6 +6,7 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
+	"j17/internal/core/groupcommit"
 	"j17/internal/storage/store"
 )
 
@@ -28,7 +29,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 			}
 			return outcomes
 		}
-		r := row{Engine: e, d: d, began: e.clock.Now(), touched: map[j17.Key]bool{}, last: work.Counted(0)}
+		r := batch{e: e, d: d, began: e.clock.Now(), touched: map[j17.Key]bool{}, last: work.Counted(0)}
 		n := 0
 		for from+n < len(commands) && r.add(ctx, commands[from+n]) {
 			n++
@@ -45,56 +46,56 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 	return outcomes
 }
 
-// row is commands that are stored together.
-type row struct {
-	*Engine
-	d        *deployed
-	began    time.Time
-	commands []*Command
-	plans    []*plan
-	units    []store.Append
-	size     int
+// batch is commands that are stored together.
+type batch struct {
+	e          *Engine
+	d          *deployed
+	began      time.Time
+	executions []*execution
+	plans      []*plan
+	units      []store.Append
+	size       int
 	// touched are the streams that the commands write.
 	touched map[j17.Key]bool
-	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a row waits for memory that
-	// others of the row hold.
+	// last is the budget of the last command. Where it holds memory, nobody comes behind it, so that none of a batch waits for memory that
+	// others of the batch hold.
 	last *work.Budget
 	// stopped tells that the next command has to be executed by itself.
 	stopped bool
 }
 
-// rowTime is how long commands are planned before those that are planned are stored. Where code makes each take long, a caller whose time
+// batchTime is how long commands are planned before those that are planned are stored. Where code makes each take long, a caller whose time
 // is over before all are planned gets somewhere.
-const rowTime = time.Second
+const batchTime = time.Second
 
 // add plans a command and reports whether it goes with those before it.
-func (r *row) add(ctx context.Context, c *Command) bool {
-	// A row is stored before it takes too much room or time.
-	if len(r.units) == flightTickets || r.size >= flightBytes || r.last.Holds() {
+func (r *batch) add(ctx context.Context, c *Command) bool {
+	// A batch is stored before it takes too much room or time.
+	if len(r.units) == groupcommit.MaxUnits || r.size >= groupcommit.MaxBytes || r.last.Holds() {
 		return false
 	}
-	if len(r.units) > 0 && r.clock.Now().Sub(r.began) >= rowTime {
+	if len(r.units) > 0 && r.e.clock.Now().Sub(r.began) >= batchTime {
 		return false
 	}
 
-	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for others' turns is
-	// executed by itself when the row is stored.
+	// The command is decided. What is refused, was done before, has a condition on entity tags, or may have to wait for locks is
+	// executed by itself when the batch is stored.
 	r.stopped = true
-	b := work.New(ctx, work.Command)
-	r.last = b
-	a, first, err := r.admit(ctx, r.d, c, b)
+	x := &execution{e: r.e, d: r.d, c: c, b: work.New(ctx, work.Command)}
+	r.last = x.b
+	first, err := x.admit(ctx)
 	if err != nil || first != nil || len(c.IfMatch) > 0 {
 		return false
 	}
-	p, err := r.plan(ctx, r.d, c, a, b, nil)
+	p, err := x.plan(ctx)
 	if err != nil {
 		return false
 	}
-	if _, crowded := p.claims(&r.d.env.turns); crowded {
+	if _, contended := p.locks(r.d.env.commits); contended {
 		return false
 	}
 
-	// Where the row is about to change what it was decided on, the next row begins with it.
+	// Where the batch is about to change what it was decided on, the next batch begins with it.
 	for key := range p.looked() {
 		if r.touched[key] {
 			r.stopped = false
@@ -115,24 +116,24 @@ func (r *row) add(ctx context.Context, c *Command) bool {
 	if n := len(r.units); n > 0 {
 		unit.After = []int{n - 1} // in this order, or not at all
 	}
-	r.commands, r.plans, r.units = append(r.commands, c), append(r.plans, p), append(r.units, unit)
-	r.size += unitBytes(&unit)
+	r.executions, r.plans, r.units = append(r.executions, x), append(r.plans, p), append(r.units, unit)
+	r.size += groupcommit.UnitBytes(&unit)
 	return true
 }
 
-// store stores the row and returns how many of its commands are done. The one behind them, if there is one, is then to be executed
+// store stores the batch and returns how many of its commands are done. The one behind them, if there is one, is then to be executed
 // by itself.
-func (r *row) store(ctx context.Context, outcomes []Outcome) (done int) {
+func (r *batch) store(ctx context.Context, outcomes []Outcome) (done int) {
 	if len(r.units) == 0 {
 		return 0
 	}
-	if r.d.env.current.Load() != r.d {
+	if !r.d.Current() {
 		r.stopped = true
 		return 0
 	}
-	results, err := r.commit(ctx, r.d.env, r.units)
+	results, err := r.d.env.commit(ctx, r.units)
 	if err != nil {
-		err = StorageError(ofEach(err, len(r.units)))
+		err = StorageError(groupcommit.ErrorOfEach(err, len(r.units)))
 		for i := range outcomes {
 			outcomes[i].Err = err
 		}
@@ -144,7 +145,7 @@ func (r *row) store(ctx context.Context, outcomes []Outcome) (done int) {
 			return i
 		}
 		r.d.env.observe(results[i].Timestamp)
-		outcomes[i].Receipt, outcomes[i].Err = r.done(ctx, r.d, r.commands[i], r.plans[i], &results[i])
+		outcomes[i].Receipt, outcomes[i].Err = r.executions[i].done(ctx, r.plans[i], &results[i])
 	}
 	return len(results)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"j17"
+	"j17/internal/core/fold"
 	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
@@ -52,13 +53,13 @@ func (e *Engine) Use(parts ...part.Part) *Engine {
 }
 
 // mended reports whether a unit was refused for a side item that cannot be read, and may be tried again.
-func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
+func (env *environment) mended(ctx context.Context, err error) bool {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is || damage.Item == (store.ItemName{}) {
 		return false
 	}
-	for _, mend := range e.hooks.mend {
-		if mend(ctx, d.env.tenant, damage.Item) {
+	for _, mend := range env.e.hooks.mend {
+		if mend(ctx, env.tenant, damage.Item) {
 			return true
 		}
 	}
@@ -67,15 +68,13 @@ func (e *Engine) mended(ctx context.Context, d *deployed, err error) bool {
 
 // Part returns what the engine is to the rest of the program.
 func (e *Engine) Part() part.Part {
+	spaces := part.Spaces(fold.Erasures, handles, handleIndex, numbers, numberIndex)
+	for _, d := range fold.Spaces() {
+		spaces = append(spaces, part.Space{Declared: d, Derived: true})
+	}
+	spaces = append(spaces, part.Space{Declared: store.Declared{Space: failedImplications, Whole: true}})
 	return part.Part{
-		Name: "engine",
-		Spaces: append(
-			part.Spaces(erasures, handles, handleIndex, numbers, numberIndex),
-			part.Space{Declared: store.Declared{Space: snapshots, OfStreams: true}, Derived: true},
-			part.Space{Declared: store.Declared{Space: pastSnapshots, OfStreams: true}, Derived: true},
-			part.Space{Declared: store.Declared{Space: pastIndex, OfStreams: true}, Derived: true},
-			part.Space{Declared: store.Declared{Space: failedImplications, Whole: true}},
-		),
+		Name: "engine", Spaces: spaces,
 		Erase: part.Erase{Streams: e.Erase},
 		Work:  part.Work{Run: e.Run},
 	}

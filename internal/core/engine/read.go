@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -13,22 +12,36 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/core/decider"
+	"j17/internal/core/fold"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
 
-// State is what an aggregate's events fold to.
-type State struct {
-	// Key is the aggregate's key in canonical form, Names what else it is called.
-	Key j17.Key
-	j17.Names
-	// Data is the state, JSON its encoding. Both are immutable.
-	Data value.Value
-	JSON []byte
-	// Length is the number of events that were folded.
-	Length uint64
-	// EntityTag changes whenever the state can have changed. It has its quotes.
-	EntityTag string
+// These are the types of what an engine reads.
+type (
+	State     = fold.State
+	Version   = fold.Version
+	Moment    = fold.Moment
+	Loaded    = fold.Loaded
+	LoadError = fold.LoadError
+)
+
+// Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
+func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
+	d, err := e.deployed(t)
+	if err != nil {
+		return nil, err
+	}
+	return e.states.Moment(t, d.Decider, at), nil
+}
+
+// Adopt makes a state that was folded before a base for folds of its aggregate. A state that is not of the deployed handlers is ignored.
+func (e *Engine) Adopt(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State, generation uint64) error {
+	d, err := e.deployed(t)
+	if err != nil || d.Types[key.Type] == nil {
+		return err
+	}
+	return e.states.Adopt(ctx, t, d.Program(key.Type), key, f, generation)
 }
 
 // LoadOptions tells which state of an aggregate is wanted.
@@ -52,7 +65,7 @@ func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id str
 	if _, err := d.AggregateType(aggregateType); err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
-	key, err := e.resolve(ctx, t, d, aggregateType, id)
+	key, err := e.names.resolve(ctx, t, d, aggregateType, id)
 	if err != nil {
 		return nil, j17.Key{}, store.Head{}, err
 	}
@@ -72,7 +85,7 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 
 	// How many events are meant.
-	e.counts.reads.Add(1)
+	e.states.CountRead()
 	length := head.Length
 	past := false
 	if o.Length != nil && *o.Length < length {
@@ -80,7 +93,7 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 	if o.Until != nil && head.LastTime > *o.Until {
 		past = true
-		if length, err = e.lengthAt(ctx, t, key, length, *o.Until); err != nil {
+		if length, err = e.states.LengthAt(ctx, t, key, length, *o.Until); err != nil {
 			return State{}, StorageError(err)
 		}
 	}
@@ -92,7 +105,7 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	}
 
 	// The state, and what the aggregate is called.
-	s, err := e.stateOf(ctx, t, d, key, Version{length, head.Generation}, past, o.Replay)
+	s, err := e.states.State(ctx, t, d.Program(key.Type), key, Version{Length: length, Generation: head.Generation}, past, o.Replay)
 	if err != nil {
 		return State{}, StorageError(err)
 	}
@@ -101,35 +114,6 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 		state.Names, err = e.Names(ctx, t, d.Decider, key)
 	}
 	return state, err
-}
-
-// lengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
-// it looks for the boundary by halving.
-func (e *Engine) lengthAt(ctx context.Context, t j17.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
-	low, high := uint64(0), length // events up to low are in, those after high are out
-	for low < high {
-		middle := low + (high-low+1)/2
-		at, err := e.timeOf(ctx, t, key, middle)
-		if err != nil {
-			return 0, err
-		}
-		if at <= until {
-			low = middle
-		} else {
-			high = middle - 1
-		}
-	}
-	return low, nil
-}
-
-func (e *Engine) timeOf(ctx context.Context, t j17.Tenant, key j17.Key, version uint64) (int64, error) {
-	for ev, err := range e.store.ReadStream(ctx, t, key, version, version) {
-		if err != nil {
-			return 0, err
-		}
-		return ev.Timestamp, nil
-	}
-	return 0, &store.CorruptionError{Where: key.String(), Err: errors.New("an event is missing")}
 }
 
 // Length returns the number of events of an aggregate, 0 when there are none.
@@ -313,5 +297,5 @@ func (e *Engine) Tags(ctx context.Context, t j17.Tenant, given []string) ([]stri
 			return nil, err
 		}
 	}
-	return tags, e.indexedTags(ctx, d, tags)
+	return tags, d.indexedTags(ctx, tags)
 }

@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/panics"
 	"j17/internal/core/decider"
 	"j17/internal/storage/store"
@@ -29,33 +31,41 @@ const (
 // failureLog has the rejections that are not stored yet, by tenant. One write at a time stores those of a tenant: what comes
 // meanwhile waits for the next one, and only the latest of it.
 type failureLog struct {
+	store  Storage
+	clock  clock.Clock
+	logger *slog.Logger
+	// numbered counts the rejections that were kept.
+	numbered atomic.Uint32
+
 	mu      sync.Mutex
 	waiting map[j17.Tenant][]store.Side
 	writing map[j17.Tenant]bool
 }
 
-// keepFailure stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
-func (e *Engine) keepFailure(ctx context.Context, t j17.Tenant, f *decider.ImplicationFailure) {
-	now := e.clock.Now()
+func newFailureLog(st Storage, c clock.Clock, logger *slog.Logger) *failureLog {
+	return &failureLog{store: st, clock: c, logger: logger, waiting: map[j17.Tenant][]store.Side{}, writing: map[j17.Tenant]bool{}}
+}
+
+// keep stores a rejection for those who look into it later, soon. What goes wrong with that is logged, no more.
+func (l *failureLog) keep(ctx context.Context, t j17.Tenant, f *decider.ImplicationFailure) {
+	now := l.clock.Now()
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return // it holds strings and numbers only
 	}
-	key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: e.failures.Add(1)})
-	l := &e.failed
+	key := fmt.Sprintf("%019d-%s", math.MaxInt64-now.UnixNano(), j17.StreamID{Seq: l.numbered.Add(1)})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waiting := append(l.waiting[t], store.Side{Op: store.Put, Space: failedImplications, Key: key, Value: raw, Expires: now.Add(failureAge)})
 	l.waiting[t] = waiting[max(0, len(waiting)-keptFailures):]
 	if !l.writing[t] {
 		l.writing[t] = true
-		go e.writeFailures(ctx, t)
+		go l.writeAll(ctx, t)
 	}
 }
 
-// writeFailures stores a tenant's rejections until there are none.
-func (e *Engine) writeFailures(ctx context.Context, t j17.Tenant) {
-	l := &e.failed
+// writeAll stores a tenant's rejections until there are none.
+func (l *failureLog) writeAll(ctx context.Context, t j17.Tenant) {
 	for written := 0; ; {
 		l.mu.Lock()
 		some := slices.Clone(l.waiting[t])
@@ -67,15 +77,15 @@ func (e *Engine) writeFailures(ctx context.Context, t j17.Tenant) {
 		}
 		l.mu.Unlock()
 		err := panics.Caught(func() error {
-			err := e.store.Write(ctx, t, some)
-			if written += len(some); err == nil && (written >= keptFailures/4 || e.failures.Load()%(keptFailures/4) == 0) {
+			err := l.store.Write(ctx, t, some)
+			if written += len(some); err == nil && (written >= keptFailures/4 || l.numbered.Load()%(keptFailures/4) == 0) {
 				written = 0
-				err = e.forgetFailures(ctx, t)
+				err = l.trim(ctx, t)
 			}
 			return err
 		})
 		if err != nil {
-			e.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
+			l.logger.LogAttrs(ctx, slog.LevelWarn, "rejections could not be kept", slog.String("tenant", string(t)), slog.Any("error", err))
 		}
 		l.mu.Lock()
 		l.waiting[t] = slices.DeleteFunc(l.waiting[t], func(s store.Side) bool {
@@ -96,9 +106,9 @@ func (l *failureLog) unwritten(t j17.Tenant) []store.Item {
 	return items
 }
 
-// forgetFailures removes all but the latest rejections.
-func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
-	items, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, 2*keptFailures)
+// trim removes all but the latest rejections.
+func (l *failureLog) trim(ctx context.Context, t j17.Tenant) error {
+	items, err := l.store.Scan(ctx, t, failedImplications, store.Range{}, 2*keptFailures)
 	if err != nil || len(items) <= keptFailures {
 		return err
 	}
@@ -106,14 +116,14 @@ func (e *Engine) forgetFailures(ctx context.Context, t j17.Tenant) error {
 	for _, item := range items[keptFailures:] {
 		side = append(side, store.Side{Op: store.Delete, Space: failedImplications, Key: item.Key})
 	}
-	return e.store.Write(ctx, t, side)
+	return l.store.Write(ctx, t, side)
 }
 
-// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
+// list returns up to limit of a tenant's latest rejections, the newest first, after the first offset of
 // them, and whether there are more. The latest hundred are kept, for seven days.
-func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []decider.ImplicationFailure, more bool, err error) {
-	items := e.failed.unwritten(t)
-	stored, err := e.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
+func (l *failureLog) list(ctx context.Context, t j17.Tenant, offset, limit int) (found []decider.ImplicationFailure, more bool, err error) {
+	items := l.unwritten(t)
+	stored, err := l.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
 	if err != nil {
 		return nil, false, StorageError(err)
 	}
@@ -122,14 +132,62 @@ func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, 
 	items = slices.CompactFunc(items, func(a, b store.Item) bool { return a.Key == b.Key })
 	items = items[:min(len(items), keptFailures)]
 	for i := offset; i < len(items); i++ {
-		if len(list) == limit {
-			return list, true, nil
+		if len(found) == limit {
+			return found, true, nil
 		}
 		var f decider.ImplicationFailure
 		if err := json.Unmarshal(items[i].Value, &f); err != nil {
 			return nil, false, StorageError(&store.CorruptionError{Where: "a kept rejection", Err: err})
 		}
-		list = append(list, f)
+		found = append(found, f)
 	}
-	return list, false, nil
+	return found, false, nil
+}
+
+// ImplicationFailures returns up to limit of a tenant's latest rejections, the newest first, after the first offset of them, and whether
+// there are more.
+func (e *Engine) ImplicationFailures(ctx context.Context, t j17.Tenant, offset, limit int) (list []decider.ImplicationFailure, more bool, err error) {
+	return e.failed.list(ctx, t, offset, limit)
+}
+
+// erase removes what is kept of writes that failed, of events of some aggregates or because of them.
+func (l *failureLog) erase(ctx context.Context, t j17.Tenant, keys []j17.Key) error {
+	gone := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		gone[key.String()] = true
+	}
+	of := func(raw []byte) (bool, error) {
+		var f decider.ImplicationFailure
+		if err := json.Unmarshal(raw, &f); err != nil {
+			return false, &store.CorruptionError{Where: string(failedImplications), Err: err}
+		}
+		return gone[f.Trigger.Key] || slices.ContainsFunc(f.Chain, func(of decider.Link) bool { return gone[of.Key] }), nil
+	}
+
+	const page = 1000
+	for keys := (store.Range{}); ; {
+		items, err := l.store.Scan(ctx, t, failedImplications, keys, page)
+		if err != nil {
+			return err
+		}
+		var sides []store.Side
+		for _, it := range items {
+			keys = keys.After(it.Key)
+			is, err := of(it.Value)
+			if err != nil {
+				return err
+			}
+			if is {
+				sides = append(sides, store.Side{Op: store.Delete, Space: failedImplications, Key: it.Key})
+			}
+		}
+		if len(sides) > 0 {
+			if err := l.store.Write(ctx, t, sides); err != nil {
+				return err
+			}
+		}
+		if len(items) < page {
+			return nil
+		}
+	}
 }

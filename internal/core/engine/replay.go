@@ -9,6 +9,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
+	"j17/internal/core/fold"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -49,7 +50,7 @@ func (e *Engine) Replay(
 		if err != nil {
 			return value.Value{}, StorageError(err)
 		}
-		if f.Length%lookEvery == 0 && ctx.Err() != nil {
+		if f.Length%fold.ContextEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
 		}
 		te := tick.Event{Key: key.String(), Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}

@@ -1,4 +1,4 @@
-package engine
+package fold
 
 import (
 	"container/list"
@@ -12,10 +12,10 @@ import (
 	"j17"
 )
 
-// stateKey names a state in the cache.
-type stateKey struct {
-	tenant j17.Tenant
-	key    j17.Key
+// StateKey names a state in the cache.
+type StateKey struct {
+	Tenant j17.Tenant
+	Key    j17.Key
 }
 
 // cache holds folded states, bounded by what they are charged for; the least recently used go first. It never decides
@@ -37,7 +37,7 @@ type cacheShard struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
-	byKey map[stateKey]*list.Element // of *entry
+	byKey map[StateKey]*list.Element // of *entry
 	order list.List                  // most recently used first
 }
 
@@ -45,25 +45,25 @@ func newCache(limit int64) *cache {
 	c := &cache{seed: maphash.MakeSeed(), passed: work.NewRecent(limit / stateCharge / passedShare)}
 	for i := range c.shards {
 		c.shards[i].limit = limit / cacheShards
-		c.shards[i].byKey = map[stateKey]*list.Element{}
+		c.shards[i].byKey = map[StateKey]*list.Element{}
 	}
 	return c
 }
 
-func (c *cache) hash(k stateKey) uint64 { return maphash.Comparable(c.seed, k) }
+func (c *cache) hash(k StateKey) uint64 { return maphash.Comparable(c.seed, k) }
 
-func (c *cache) shard(k stateKey) *cacheShard { return &c.shards[c.hash(k)%cacheShards] }
+func (c *cache) shard(k StateKey) *cacheShard { return &c.shards[c.hash(k)%cacheShards] }
 
 // entry is a state in the cache.
 type entry struct {
-	key   stateKey
+	key   StateKey
 	state *decider.State
 	// size is what the state is charged for.
 	size int64
 }
 
 // get returns the state that is cached for k, nil when there is none.
-func (c *cache) get(k stateKey) *decider.State {
+func (c *cache) get(k StateKey) *decider.State {
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +77,8 @@ func (c *cache) get(k stateKey) *decider.State {
 }
 
 // put keeps f, unless the cache has a longer state of the same handlers already, or one of a later generation, or f alone would fill it.
-func (c *cache) put(k stateKey, f *decider.State) {
-	size := measure(f)
+func (c *cache) put(k StateKey, f *decider.State) {
+	size := Measure(f)
 	s := c.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (c *cache) put(k stateKey, f *decider.State) {
 
 // offer is put for a state that was little work and one of many: it is kept from the second time on. Whoever reads everything once drives
 // nothing out, and leaves no million small objects for the garbage collector to go over.
-func (c *cache) offer(k stateKey, f *decider.State) {
+func (c *cache) offer(k StateKey, f *decider.State) {
 	if c.passed.Again(c.hash(k)) {
 		c.put(k, f)
 	}
@@ -128,8 +128,8 @@ func (c *cache) size() (bytes int64, states int) {
 // stateCharge is what a state takes beside its data.
 const stateCharge = 256
 
-// measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
-func measure(f *decider.State) int64 {
+// Measure returns the memory that a state takes: its text, what its strings hold on to, and its tree.
+func Measure(f *decider.State) int64 {
 	return stateCharge + 2*int64(len(f.JSON)) + int64(min(f.Loose, decider.CompactAbove*len(f.JSON))) + treeSize(f.Data)
 }
 
@@ -156,4 +156,14 @@ func treeSize(v value.Value) int64 {
 	case value.Missing, value.Null, value.Bool, value.Number, value.String:
 	}
 	return 0
+}
+
+// drop forgets a state.
+func (c *cache) drop(k StateKey) {
+	s := c.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if el := s.byKey[k]; el != nil {
+		s.remove(el)
+	}
 }

@@ -1,55 +1,36 @@
-package engine
+package store
 
 import (
 	"errors"
 	"fmt"
 
 	"j17"
-	"j17/internal/storage/store"
 )
 
-// conflictDetails are the details of a conflict.
-type conflictDetails struct {
-	Expected uint64 `json:"expected"`
-	Actual   uint64 `json:"actual"`
-}
-
-func conflict(c store.StreamConflict) error {
-	return &j17.Error{
-		Code:    j17.CodeConflict,
-		Message: fmt.Sprintf("Concurrent write detected. Stream has %d events, expected %d.", c.Actual, c.Expected),
-		Details: conflictDetails{Expected: c.Expected, Actual: c.Actual},
-	}
-}
-
-func preconditionFailed() error {
-	return j17.Errorf(j17.CodePreconditionFailed, "The aggregate is no longer the one that If-Match names. Read it again and decide anew.")
-}
-
-// StorageError is the failure of a store's call as a caller sees it, nil for nil.
-func StorageError(err error) error {
-	var corruption *store.CorruptionError
+// UserError is the failure of a store's call as a caller sees it, nil for nil.
+func UserError(err error) error {
+	var corruption *CorruptionError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &corruption):
 		return j17.Errorf(j17.CodeCorruption, "Stored data is damaged and is not served. "+
 			"Restore it from a backup with 'j17 backup restore'; 'j17 scrub status' says what is damaged.").Because(err)
-	case errors.Is(err, store.ErrFull):
+	case errors.Is(err, ErrFull):
 		return j17.Errorf(j17.CodeStorageFull, "The server is short of disk space: nothing was written. Reads go on; writes resume by themselves when there is space.").Because(err)
-	case errors.Is(err, store.ErrFailed) && !errors.Is(err, store.ErrUnknown):
+	case errors.Is(err, ErrFailed) && !errors.Is(err, ErrUnknown):
 		return j17.Errorf(j17.CodeUnavailable, "The server's disk has failed: nothing was written. Reads go on; writes resume when the server has been restarted on a sound disk.").Because(err)
-	case errors.Is(err, store.ErrClock):
+	case errors.Is(err, ErrClock):
 		return j17.Errorf(j17.CodeUnavailable, "The server's clock has jumped and is not believed: nothing was written. Reads go on; its operator has to set the clock right or confirm it.").Because(err)
-	case errors.Is(err, store.ErrBusy):
+	case errors.Is(err, ErrBusy):
 		return j17.Errorf(j17.CodeBusy, "The server is short of file descriptors: nothing was written. Try again in a moment.").Because(err)
-	case errors.Is(err, store.ErrUnknown):
+	case errors.Is(err, ErrUnknown):
 		return j17.Errorf(j17.CodeOutcomeUnknown, "The write may or may not have been stored. Read the aggregate, or retry with the same idempotency key.").Because(err)
-	case errors.Is(err, store.ErrLimit):
+	case errors.Is(err, ErrLimit):
 		return j17.Errorf(j17.CodePayloadTooLarge, "The write is too large for one commit: nothing was written. Split it into smaller ones.").Because(err)
-	case errors.Is(err, store.ErrIndexing):
+	case errors.Is(err, ErrIndexing):
 		return j17.Errorf(j17.CodeIndexNotReady, "Events cannot be found by actor or target yet: %s. Try again in a while.", indexed(err)).Because(err)
-	case errors.Is(err, store.ErrClosed):
+	case errors.Is(err, ErrClosed):
 		return j17.Errorf(j17.CodeUnavailable, "The server is shutting down. Try again.").Because(err)
 	default:
 		return err
@@ -58,7 +39,7 @@ func StorageError(err error) error {
 
 // indexed says how far the index of actors and targets is.
 func indexed(err error) string {
-	if of, ok := errors.AsType[*store.IndexingError](err); ok {
+	if of, ok := errors.AsType[*IndexingError](err); ok {
 		return fmt.Sprintf("%d of the %d events that an older version has written are indexed", of.Done, of.Total)
 	}
 	return "events that an older version has written are being indexed"

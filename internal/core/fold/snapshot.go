@@ -1,4 +1,4 @@
-package engine
+package fold
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"j17"
 	"j17/internal/base/value"
@@ -16,10 +17,19 @@ import (
 	"j17/internal/storage/store"
 )
 
-// snapshots is the space of snapshots: the latest state of a stream that is long enough to deserve one, under the
+// snapshotSpace is the space of snapshots: the latest state of a stream that is long enough to deserve one, under the
 // stream's key. A snapshot is a derived thing: it is ignored when the handlers have changed, and whoever rewrites a
 // stream removes it.
-const snapshots store.Space = "snapshot"
+const snapshotSpace store.Space = "snapshot"
+
+// snapshots keeps states in the store: the latest of a long stream, and some along its way.
+type snapshots struct {
+	store  Storage
+	logger *slog.Logger
+	// every is the number of events after which a stream gets a new snapshot.
+	every   uint64
+	written atomic.Uint64
+}
 
 // snapshotFormat is the first byte of a snapshot. Behind it stand the fingerprint of the handlers, the length and the
 // timestamp of the first event as varints, and the state as JSON. Of a stream of which events were rewritten the first byte is another
@@ -70,11 +80,11 @@ func decodeSnapshot(b []byte, typ *decider.Program) (*decider.State, bool) {
 }
 
 // The states that are kept along the way of a long stream, so that past ones need not be folded from the first event: under
-// "type:id/fingerprint/length" in pastSnapshots, in the same format. Which there are stands in pastIndex under the stream's key.
+// "type:id/fingerprint/length" in pastSpace, in the same format. Which there are stands in pastIndexSpace under the stream's key.
 // Whoever rewrites a stream removes both.
 const (
-	pastSnapshots store.Space = "snapshot.past"
-	pastIndex     store.Space = "snapshot.past.index"
+	pastSpace      store.Space = "snapshot.past"
+	pastIndexSpace store.Space = "snapshot.past.index"
 )
 
 const (
@@ -89,7 +99,7 @@ const (
 	pastWork  = 64 << 20
 )
 
-// pastStates is what stands in pastIndex: the lengths of the states that are kept, ascending.
+// pastStates is what stands in pastIndexSpace: the lengths of the states that are kept, ascending.
 type pastStates struct {
 	Fingerprint [32]byte `json:"fingerprint"`
 	Generation  uint64   `json:"generation,omitempty"`
@@ -101,16 +111,16 @@ func pastKey(key j17.Key, fingerprint [32]byte, length uint64) string {
 	return key.String() + "/" + hex.EncodeToString(fingerprint[:8]) + "/" + strconv.FormatUint(length, 10)
 }
 
-// snapshot returns the longest stored state of the type's present handlers and of the generation that is not longer; that before the
+// load returns the longest stored state of the type's present handlers and of the generation that is not longer; that before the
 // first event where there is none, and nil where what is stored has more than most bytes.
-func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int) (*decider.State, error) {
+func (s *snapshots) load(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, most int) (*decider.State, error) {
 	length := of.Length
-	if length < e.every {
+	if length < s.every {
 		return typ.First(), nil
 	}
 
 	// The latest one.
-	item, err := e.store.Get(ctx, t, snapshots, key.String())
+	item, err := s.store.Get(ctx, t, snapshotSpace, key.String())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
@@ -124,7 +134,7 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 	}
 
 	// Those along the way: the last that is not too long.
-	index, _, err := e.pastStates(ctx, t, key)
+	index, _, err := s.pastStates(ctx, t, key)
 	if err != nil || index.Fingerprint != typ.Fingerprint || index.Generation != of.Generation {
 		return typ.First(), err
 	}
@@ -136,7 +146,7 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 		return typ.First(), nil
 	}
 
-	item, err = e.store.Get(ctx, t, pastSnapshots, pastKey(key, typ.Fingerprint, index.Lengths[i-1]))
+	item, err = s.store.Get(ctx, t, pastSpace, pastKey(key, typ.Fingerprint, index.Lengths[i-1]))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return typ.First(), nil
@@ -152,8 +162,8 @@ func (e *Engine) snapshot(ctx context.Context, t j17.Tenant, typ *decider.Progra
 }
 
 // pastStates returns which states of a stream are kept along its way, and the revision of the item that says so.
-func (e *Engine) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
-	item, err := e.store.Get(ctx, t, pastIndex, key.String())
+func (s *snapshots) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (index pastStates, rev uint64, err error) {
+	item, err := s.store.Get(ctx, t, pastIndexSpace, key.String())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return index, 0, nil
@@ -166,24 +176,24 @@ func (e *Engine) pastStates(ctx context.Context, t j17.Tenant, key j17.Key) (ind
 	return index, item.Rev, nil
 }
 
-// checkpoint keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
-func (e *Engine) checkpoint(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
+// keepPastIfDue keeps a state on the way of a fold where one is due. What goes wrong with it is only logged: the fold goes on.
+func (s *snapshots) keepPastIfDue(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
 	if f.Length%pastEvery != 0 && f.Cost < pastWork {
 		return
 	}
-	e.tryKeepPast(ctx, t, key, f)
+	s.tryKeepPast(ctx, t, key, f)
 }
 
-func (e *Engine) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
-	if err := e.keepPast(ctx, t, key, f); err != nil && ctx.Err() == nil {
-		e.logger.LogAttrs(ctx, slog.LevelWarn, "a state could not be kept",
+func (s *snapshots) tryKeepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) {
+	if err := s.keepPast(ctx, t, key, f); err != nil && ctx.Err() == nil {
+		s.logger.LogAttrs(ctx, slog.LevelWarn, "a state could not be kept",
 			slog.String("tenant", string(t)), slog.String("key", key.String()), slog.Any("error", err))
 	}
 }
 
 // keepPast keeps a state among those along the way of its stream, and thins these out.
-func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) error {
-	index, rev, err := e.pastStates(ctx, t, key)
+func (s *snapshots) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *decider.State) error {
+	index, rev, err := s.pastStates(ctx, t, key)
 	if err != nil {
 		return err
 	}
@@ -191,7 +201,7 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 	// States of other handlers, or of events that were rewritten since, are of no use any more.
 	var side []store.Side
 	drop := func(length uint64) {
-		side = append(side, store.Side{Op: store.Delete, Space: pastSnapshots, Key: pastKey(key, index.Fingerprint, length)})
+		side = append(side, store.Side{Op: store.Delete, Space: pastSpace, Key: pastKey(key, index.Fingerprint, length)})
 	}
 	if index.Fingerprint != f.Fingerprint || index.Generation != f.Generation {
 		for _, length := range index.Lengths {
@@ -213,7 +223,7 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 
 	kept := *f
 	kept.JSON = text
-	side = append(side, store.Side{Op: store.Put, Space: pastSnapshots, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept)})
+	side = append(side, store.Side{Op: store.Put, Space: pastSpace, Key: pastKey(key, f.Fingerprint, f.Length), Value: encodeSnapshot(&kept)})
 	index.Lengths = slices.Insert(index.Lengths, i, f.Length)
 	if len(index.Lengths) > keptPast {
 		// Every other one goes; the latest stays.
@@ -233,11 +243,11 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 	if err != nil {
 		return err
 	}
-	put := store.Side{Op: store.Put, Space: pastIndex, Key: key.String(), Value: raw, Cond: store.IfAbsent}
+	put := store.Side{Op: store.Put, Space: pastIndexSpace, Key: key.String(), Value: raw, Cond: store.IfAbsent}
 	if rev > 0 {
 		put.Cond, put.Rev = store.IfRev, rev
 	}
-	err = e.writeStates(ctx, stateKey{t, key}, f.Generation, append(side, put))
+	err = s.write(ctx, StateKey{t, key}, f.Generation, append(side, put))
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return nil // somebody else keeps states of the stream, or it was erased
 	}
@@ -245,50 +255,51 @@ func (e *Engine) keepPast(ctx context.Context, t j17.Tenant, key j17.Key, f *dec
 		return err
 	}
 	f.Since, f.Cost = 0, 0
-	e.counts.snapshots.Add(1)
+	s.written.Add(1)
 	return nil
 }
 
-func (e *Engine) refreshOne(ctx context.Context, job stateKey) error {
-	d := e.present(job.tenant)
-	if d == nil || d.Types[job.key.Type] == nil {
-		return nil
-	}
-	heads, err := e.store.Heads(ctx, job.tenant, []j17.Key{job.key})
-	if err != nil || heads[0].Length == 0 {
-		return err
-	}
-	typ := d.Program(job.key.Type)
-	f, err := e.foldTo(ctx, flightKey{stateKey: job, fingerprint: typ.Fingerprint, generation: heads[0].Generation}, typ, heads[0].Length, true)
-	if j17.CodeOf(err) == j17.CodeStateNotReady {
-		return nil // it goes on, and comes back here when it is done
-	}
-	if err != nil || f.Length-f.Snapshot < e.every {
-		return err
-	}
-	kept, err := e.keepSnapshot(ctx, job, f)
-	if err != nil {
-		return err
-	}
-	e.cache.put(job, kept)
-	return nil
-}
-
-// keepSnapshot writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that was erased
+// keep writes a finished state as the snapshot of its stream, and returns one that knows of that. One of a stream that was erased
 // since is not kept.
-func (e *Engine) keepSnapshot(ctx context.Context, job stateKey, f *decider.State) (*decider.State, error) {
+func (s *snapshots) keep(ctx context.Context, job StateKey, f *decider.State) (*decider.State, error) {
 	kept := *f
 	if f.Length-f.Snapshot >= pastEvery || f.Length/pastEvery != f.Snapshot/pastEvery {
-		e.tryKeepPast(ctx, job.tenant, job.key, &kept)
+		s.tryKeepPast(ctx, job.Tenant, job.Key, &kept)
 	}
-	err := e.writeStates(ctx, job, f.Generation, []store.Side{{Op: store.Put, Space: snapshots, Key: job.key.String(), Value: encodeSnapshot(f)}})
+	err := s.write(ctx, job, f.Generation, []store.Side{{Op: store.Put, Space: snapshotSpace, Key: job.Key.String(), Value: encodeSnapshot(f)}})
 	if _, erased := errors.AsType[*store.SideConflict](err); erased {
 		return f, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.counts.snapshots.Add(1)
+	s.written.Add(1)
 	kept.Snapshot = f.Length
 	return &kept, nil
+}
+
+// Erasures has one item, which changes with each erasure: a state that was folded before is no longer kept.
+const (
+	Erasures store.Space = "engine.erasures"
+
+	erasuresKey = "latest"
+)
+
+// write writes states of a stream of one generation, unless it was erased since, which is a *store.SideConflict: what was erased would
+// come back, and nobody would look for it.
+func (s *snapshots) write(ctx context.Context, of StateKey, generation uint64, sides []store.Side) error {
+	fence := store.Fence{Space: Erasures, Key: erasuresKey}
+	it, err := s.store.Get(ctx, of.Tenant, Erasures, erasuresKey)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	fence.Rev = it.Rev
+	heads, err := s.store.Heads(ctx, of.Tenant, []j17.Key{of.Key})
+	if err != nil {
+		return err
+	}
+	if heads[0].Generation != generation {
+		return &store.SideConflict{Space: Erasures, Key: erasuresKey, Rev: it.Rev}
+	}
+	return s.store.Write(ctx, of.Tenant, sides, fence)
 }

@@ -1,4 +1,4 @@
-package engine
+package fold
 
 import (
 	"context"
@@ -13,28 +13,27 @@ import (
 	"j17/internal/storage/store"
 )
 
-// stateOf returns the state after the first events, which the stream has in so many and of that generation. past tells that the stream
+// State returns the state after the first events of a stream, of a length and a generation. past is set where the stream
 // has more of them; such states are not cached. replay starts from nothing, whatever is known. Where events are rewritten meanwhile, the
 // state is that of the generation which they have then.
-func (e *Engine) stateOf(ctx context.Context, t j17.Tenant, d *deployed, key j17.Key, of Version, past, replay bool) (*decider.State, error) {
-	typ := d.Program(key.Type)
-	k := flightKey{stateKey: stateKey{t, key}, fingerprint: typ.Fingerprint, generation: of.Generation, anew: replay}
+func (l *Loader) State(ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, of Version, past, replay bool) (*decider.State, error) {
+	k := sharedKey{StateKey: StateKey{t, key}, fingerprint: typ.Fingerprint, generation: of.Generation, replay: replay}
 	if !replay {
-		if f := e.cached(k.stateKey, typ, of, past); f != nil {
-			e.counts.hits.Add(1)
+		if f := l.Cached(k.StateKey, typ, of, past); f != nil {
+			l.counts.hits.Add(1)
 			return f, nil
 		}
 	}
 	if past || replay {
 		k.length = of.Length
 	}
-	return e.foldTo(ctx, k, typ, of.Length, false)
+	return l.foldTo(ctx, k, typ, of.Length, false)
 }
 
-// cached returns the cached state of the type's present handlers and of the generation with at least so many events; exactly so many
+// Cached returns the cached state of the type's present handlers and of the generation with at least so many events; exactly so many
 // when the caller wants the past.
-func (e *Engine) cached(k stateKey, typ *decider.Program, of Version, past bool) *decider.State {
-	f := e.cache.get(k)
+func (l *Loader) Cached(k StateKey, typ *decider.Program, of Version, past bool) *decider.State {
+	f := l.cache.get(k)
 	if f == nil || f.Fingerprint != typ.Fingerprint || f.Generation != of.Generation || f.Length < of.Length || past && of.Length > 0 && f.Length != of.Length {
 		return nil
 	}
@@ -46,35 +45,35 @@ const (
 	// since what it takes is not counted in the same units.
 	eventWork = 32
 	codeWork  = 1 << 17
-	// lookEvery is how many events pass between two looks at the context.
-	lookEvery = 256
+	// ContextEvery is how many events a fold applies between two looks at its context.
+	ContextEvery = 256
 )
 
-// portion is how much of a fold is done at once: until it has cost work units, and as long as the state and the next event
+// bound is how much of a fold is done at once: until it has cost work units, and as long as the state and the next event
 // together have at most so many bytes.
-type portion struct {
+type bound struct {
 	work  int64
 	bytes int
 }
 
 // advance applies events after base up to length, or until the portion is done. It returns what it has cost, in units of package
 // work. The state has no JSON until it is finished, unless it is base.
-func (e *Engine) advance(
-	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, base *decider.State, length uint64, most portion,
+func (l *Loader) advance(
+	ctx context.Context, t j17.Tenant, typ *decider.Program, key j17.Key, base *decider.State, length uint64, most bound,
 ) (*decider.State, int64, error) {
 	if base.Length == length {
 		return base, 0, nil
 	}
 
-	// The state is a copy: whoever has the one before goes on with it.
-	x := e.folding(ctx, typ)
+	// The state is a copy: other readers have the one before.
+	x := l.steps(ctx, typ)
 	x.begin(key, base)
 	done := false
-	for ev, err := range e.store.ReadStream(ctx, t, key, base.Length+1, length) {
+	for ev, err := range l.store.ReadStream(ctx, t, key, base.Length+1, length) {
 		if err != nil {
 			return nil, x.cost, err
 		}
-		if x.f.Length%lookEvery == 0 && ctx.Err() != nil {
+		if x.f.Length%ContextEvery == 0 && ctx.Err() != nil {
 			return nil, x.cost, ctx.Err()
 		}
 
@@ -92,15 +91,15 @@ func (e *Engine) advance(
 		return base, cost, nil
 	}
 
-	e.counts.folded.Add(f.Length - base.Length)
+	l.counts.folded.Add(f.Length - base.Length)
 	if f.Length != length && !done {
 		return nil, cost, &store.CorruptionError{Where: name, Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)}
 	}
 	return &f, cost, nil
 }
 
-// folding applies events to a state.
-type folding struct {
+// steps applies events to a state.
+type steps struct {
 	ctx    context.Context //nolint:containedctx // that of one call of the engine
 	typ    *decider.Program
 	ed     *value.Editor
@@ -110,20 +109,20 @@ type folding struct {
 	te     tick.Event // of its own memory in every turn, it would be a quarter of all that a replay allocates
 }
 
-// folding returns one for the aggregates of a type.
-func (e *Engine) folding(ctx context.Context, typ *decider.Program) *folding {
-	return &folding{ctx: sandbox.ForReplay(ctx), typ: typ, budget: work.New(ctx, work.Replay)}
+// steps returns one for the aggregates of a type.
+func (l *Loader) steps(ctx context.Context, typ *decider.Program) *steps {
+	return &steps{ctx: sandbox.ForReplay(ctx), typ: typ, budget: work.New(ctx, work.Replay)}
 }
 
 // begin begins with a state of an aggregate. It has no JSON until it is finished.
-func (x *folding) begin(key j17.Key, base *decider.State) {
+func (x *steps) begin(key j17.Key, base *decider.State) {
 	x.f, x.ed, x.cost = *base, value.NewEditor(), 0
 	x.f.JSON = nil
 	x.te.Key = key.String()
 }
 
 // apply applies the next event.
-func (x *folding) apply(ev *j17.Event) error {
+func (x *steps) apply(ev *j17.Event) error {
 	x.te = tick.Event{Key: x.te.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: tick.Raw(ev.Data), Metadata: tick.Raw(ev.Metadata)}
 	x.budget.Renew(work.Replay)
 	if err := x.typ.Apply(x.ctx, &x.f, x.ed, &x.te, x.budget, nil); err != nil {

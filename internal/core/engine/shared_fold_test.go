@@ -170,7 +170,7 @@ func TestALongFoldGoesOnInTheBackground(t *testing.T) {
 	if n := g.calls.Load(); n != 100 {
 		t.Errorf("100 events took %d calls", n)
 	}
-	if s := f.Stats(); s.Flights != 1 || s.NotReady != 1 {
+	if s := f.Stats(); s.Background != 1 || s.NotReady != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -306,7 +306,7 @@ func TestLargeStatesAreFoldedInTheBackground(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := f.Stats().Flights; n != readers {
+	if n := f.Stats().Background; n != readers {
 		t.Errorf("of %d folds %d went on in the background", readers, n)
 	}
 }

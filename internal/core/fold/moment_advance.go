@@ -1,4 +1,4 @@
-package engine
+package fold
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
+	"j17/internal/storage/store"
 )
 
-// Learn takes events into the states that are cached right before them, so that whoever asks for these next need not read the events again.
+// Learn applies events to the cached states right before them, so that the next read of these need not read the events again.
 // They are some that follow each other in the feed, in its order, and were read when events had been rewritten so often. It is a help only:
-// what is not taken in, because its state is not cached or would be much work, is folded by whoever wants it.
+// where the state is not cached or the work would be large, the next read folds.
 func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64) error {
-	if m.d.replaced == nil {
+	if !m.present {
 		return nil // what is not deployed is not for the cache
 	}
 
@@ -23,7 +24,7 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 	for _, ev := range events {
 		if some := of[ev.Key]; some != nil {
 			of[ev.Key] = append(some, ev)
-		} else if m.d.Types[ev.Key.Type] != nil && m.e.cache.get(stateKey{m.d.env.tenant, ev.Key}) != nil {
+		} else if m.d.Types[ev.Key.Type] != nil && m.l.cache.get(StateKey{m.tenant, ev.Key}) != nil {
 			key := j17.Key{Type: strings.Clone(ev.Key.Type), ID: strings.Clone(ev.Key.ID)} // it stays, the event does not
 			keys, of[key] = append(keys, key), []*j17.Event{ev}
 		}
@@ -31,50 +32,50 @@ func (m *Moment) Learn(ctx context.Context, events []*j17.Event, rewrites uint64
 	if len(keys) == 0 {
 		return nil
 	}
-	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
+	heads, err := m.l.store.Heads(ctx, m.tenant, keys)
 	if err != nil {
-		return StorageError(err)
+		return store.UserError(err)
 	}
 
 	// What they come to.
 	states := make([]*decider.State, len(keys))
 	for i, key := range keys {
 		typ := m.d.Program(key.Type)
-		base := m.e.cached(stateKey{m.d.env.tenant, key}, typ, Version{0, heads[i].Generation}, false)
+		base := m.l.Cached(StateKey{m.tenant, key}, typ, Version{0, heads[i].Generation}, false)
 		if base == nil {
 			continue
 		}
 		later := slices.DeleteFunc(of[key], func(ev *j17.Event) bool { return ev.Version <= base.Length })
-		states[i] = m.learned(ctx, typ, key, base, later)
+		states[i] = m.advanced(ctx, typ, key, base, later)
 	}
 
 	// Where something was rewritten since the events were read, they may be others than those of the states.
-	if m.e.store.Rewrites() != rewrites {
+	if m.l.store.Rewrites() != rewrites {
 		return nil
 	}
 	for i, f := range states {
 		if f == nil {
 			continue
 		}
-		k := stateKey{m.d.env.tenant, keys[i]}
-		m.e.cache.put(k, f)
-		if f.Length-f.Snapshot >= m.e.every {
-			m.e.enqueue(k)
+		k := StateKey{m.tenant, keys[i]}
+		m.l.cache.put(k, f)
+		if f.Length-f.Snapshot >= m.l.every {
+			m.l.Refresh(k)
 		}
 	}
 	return nil
 }
 
-// learned returns the state after a base and events, nil where these do not follow it, or are much work.
-func (m *Moment) learned(ctx context.Context, typ *decider.Program, key j17.Key, base *decider.State, events []*j17.Event) *decider.State {
+// advanced returns the state after a base and events, nil where these do not follow it, or are much work.
+func (m *Moment) advanced(ctx context.Context, typ *decider.Program, key j17.Key, base *decider.State, events []*j17.Event) *decider.State {
 	if len(events) == 0 || base.Data.IsMissing() {
 		return nil
 	}
-	x := m.e.folding(ctx, typ)
+	x := m.l.steps(ctx, typ)
 	x.begin(key, base)
 	for _, ev := range events {
 		et := typ.Events[ev.Type]
-		heavy := et != nil && et.Code != nil || x.cost > inlineWork || x.f.Data.Size()+len(ev.Data) > inlineBytes
+		heavy := et != nil && et.Code != nil || x.cost > inlineWork || x.f.Data.Size()+len(ev.Data) > InlineBytes
 		if heavy || ev.Version != x.f.Length+1 || x.apply(ev) != nil {
 			return nil
 		}
@@ -83,6 +84,6 @@ func (m *Moment) learned(ctx context.Context, typ *decider.Program, key j17.Key,
 	if f.Finish(x.te.Key) != nil {
 		return nil
 	}
-	m.e.counts.folded.Add(uint64(len(events)))
+	m.l.counts.folded.Add(uint64(len(events)))
 	return &f
 }

@@ -56,7 +56,7 @@ func (e *Engine) Recorder(t j17.Tenant) (*Recorder, error) {
 func (r *Recorder) Decider() *decider.Decider { return r.d.Decider }
 
 // Now returns the time at which events happen that have no time of their own, in Unix seconds.
-func (r *Recorder) Now() int64 { return r.e.now(r.d.env) }
+func (r *Recorder) Now() int64 { return r.d.env.now() }
 
 // Position returns where an event stands that is stored now, if nothing stands there or behind it.
 func (r *Recorder) Position() j17.StreamID { return j17.StreamID{Ms: r.e.clock.Now().UnixMilli()} }
@@ -81,16 +81,16 @@ type Derivation struct {
 
 // Derived returns what is kept of events beside them.
 func (r *Recorder) Derived(ctx context.Context, events []decider.Event) (Derivation, error) {
-	sides, entering, err := r.e.derived(ctx, r.d, events)
+	sides, entering, err := r.d.derived(ctx, events)
 	return Derivation{sides, entering.Stored, entering.Required, entering.Changed}, err
 }
 
 // Holding returns who holds unique values, nil where nobody does.
-func (r *Recorder) Holding() part.Holding { return r.e.holding(r.d, nil) }
+func (r *Recorder) Holding() part.Holding { return r.d.holding(nil) }
 
 // Exchanged returns what is kept of a value that an aggregate takes or gives back, which has held another one, or nil, so far.
 func (r *Recorder) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) ([]store.Side, error) {
-	if h := r.e.holding(r.d, nil); h != nil {
+	if h := r.d.holding(nil); h != nil {
 		return h.Exchanged(ctx, key, x, own)
 	}
 	return nil, nil
@@ -156,12 +156,12 @@ func (r *Recorder) Owners(ctx context.Context, names j17.Names) (Owners, error) 
 	var o Owners
 	var err error
 	if names.Handle != "" {
-		if o.Handle, err = r.e.name(ctx, r.d.env.tenant, handleIndex, names.Handle); err != nil {
+		if o.Handle, err = r.e.names.name(ctx, r.d.env.tenant, handleIndex, names.Handle); err != nil {
 			return o, err
 		}
 	}
 	if number, ok := r.d.Number(names.PublicID); ok {
-		o.PublicID, err = r.e.name(ctx, r.d.env.tenant, numberIndex, number)
+		o.PublicID, err = r.e.names.name(ctx, r.d.env.tenant, numberIndex, number)
 	}
 	return o, err
 }
@@ -186,7 +186,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 		}
 
 		// Store it, or find that others were faster.
-		result, err := r.e.append(ctx, r.d, &p.unit)
+		result, err := r.d.append(ctx, &p.unit)
 		if errors.Is(err, errRedeployed) {
 			return false, j17.Errorf(j17.CodeConflict, "Another spec was deployed while the file was stored, and the rest of it is to be checked against that one. Import the file again.")
 		}
@@ -195,7 +195,7 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 		}
 		switch result.Outcome {
 		case store.Committed:
-			r.e.committed(r.d.env.tenant, r.d, p, &result)
+			r.d.committed(p, &result)
 			return false, nil
 		case store.Duplicate:
 			return true, nil
@@ -215,7 +215,8 @@ func (r *Recorder) Store(ctx context.Context, u *Past) (known bool, err error) {
 
 // plan turns a unit into an append, from what the store has now.
 func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
-	p := &plan{side: u.Side}
+	p := &plan{}
+	p.side = u.Side
 	p.unit.Timestamp, p.unit.Decided, p.unit.Side = r.Now(), true, slices.Clip(u.Side)
 	p.unit.Command = &store.Command{ID: u.ID, Expires: r.e.clock.Now().Add(idempotencyWindow)}
 
@@ -232,7 +233,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 		p.write(ev.Events, ev.Timestamp)
 		events = append(events, ev.Events...)
 	}
-	if err := r.e.derive(ctx, r.d, p, events); err != nil {
+	if err := p.derive(ctx, r.d, events); err != nil {
 		return nil, err
 	}
 	heads, err := r.e.store.Heads(ctx, r.d.env.tenant, keys)
@@ -338,7 +339,7 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		f := r.d.Program(pre.Key.Type).First()
 		if pre.Length > 0 {
 			var err error
-			if f, err = r.e.stateOf(ctx, r.d.env.tenant, r.d, pre.Key, Version{pre.Length, pre.Generation}, false, false); err != nil {
+			if f, err = r.e.states.State(ctx, r.d.env.tenant, r.d.Program(pre.Key.Type), pre.Key, Version{Length: pre.Length, Generation: pre.Generation}, false, false); err != nil {
 				return StorageError(err)
 			}
 			if f.Length != pre.Length {

@@ -1,7 +1,8 @@
-package engine
+package fold
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 
@@ -14,17 +15,20 @@ import (
 // Moment is what the aggregates of an environment are as of one position of its feed, under the spec that was deployed
 // when it was made. Streams only grow, so that it holds nothing and keeps no writer waiting. It is safe for concurrent use.
 type Moment struct {
-	e *Engine
-	d *deployed
+	l      *Loader
+	tenant j17.Tenant
+	d      *decider.Decider
+	// present is false for a spec that is not the deployed one: what is folded for it is not kept.
+	present bool
 	// at is the position; what is later than until, if that is not nil, is left out.
 	at    j17.StreamID
 	until *int64
 }
 
-// Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
-func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
-	d, err := e.deployed(t)
-	return &Moment{e: e, d: d, at: at}, err
+// Moment returns the moment of a position, of a store.Moment for instance, under the spec that is deployed to a tenant: all events up to
+// there, and none behind it.
+func (l *Loader) Moment(t j17.Tenant, d *decider.Decider, at j17.StreamID) *Moment {
+	return &Moment{l: l, tenant: t, d: d, present: true, at: at}
 }
 
 // Until returns the same moment without the events that happened later than a Unix second.
@@ -35,12 +39,14 @@ func (m *Moment) Until(second int64) *Moment {
 }
 
 // Moved returns the moment of another position under the same spec, whatever is deployed by now.
-func (m *Moment) Moved(at j17.StreamID) *Moment { return &Moment{e: m.e, d: m.d, at: at} }
+func (m *Moment) Moved(at j17.StreamID) *Moment {
+	return &Moment{l: m.l, tenant: m.tenant, d: m.d, present: m.present, at: at}
+}
 
 // Under returns the same moment under another spec, which need not be deployed. What has to be folded for it is not kept.
 func (m *Moment) Under(d *decider.Decider) *Moment {
 	other := *m
-	other.d = &deployed{Decider: d, env: m.d.env}
+	other.d, other.present = d, false
 	return &other
 }
 
@@ -48,14 +54,14 @@ func (m *Moment) Under(d *decider.Decider) *Moment {
 func (m *Moment) At() j17.StreamID { return m.at }
 
 // Decider returns what the moment's states are made with: what was deployed, or what Under was given.
-func (m *Moment) Decider() *decider.Decider { return m.d.Decider }
+func (m *Moment) Decider() *decider.Decider { return m.d }
 
 // Names returns what an aggregate is called.
 func (m *Moment) Names(ctx context.Context, key j17.Key) (j17.Names, error) {
 	if typ := m.d.Types[key.Type]; typ == nil || !decider.Named(typ) {
 		return j17.Names{}, nil
 	}
-	return m.e.Names(ctx, m.d.env.tenant, m.d.Decider, key)
+	return m.l.names(ctx, m.tenant, m.d, key)
 }
 
 // Version tells which events a state was made of.
@@ -101,9 +107,9 @@ func (m *Moment) partsAt(ctx context.Context, keys []j17.Key, places []int) ([]p
 }
 
 func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]prefix, error) {
-	heads, err := m.e.store.Heads(ctx, m.d.env.tenant, keys)
+	heads, err := m.l.store.Heads(ctx, m.tenant, keys)
 	if err != nil {
-		return nil, StorageError(err)
+		return nil, store.UserError(err)
 	}
 	parts := make([]prefix, len(keys))
 	for i, key := range keys {
@@ -111,7 +117,7 @@ func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]prefix, error) {
 			continue
 		}
 		if parts[i], err = m.part(ctx, key, heads[i]); err != nil {
-			return nil, StorageError(err)
+			return nil, store.UserError(err)
 		}
 	}
 	return parts, nil
@@ -121,7 +127,7 @@ func (m *Moment) parts(ctx context.Context, keys []j17.Key) ([]prefix, error) {
 func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (prefix, error) {
 	length := head.Length
 	if head.Last.Compare(m.at) > 0 {
-		next, err := m.e.store.VersionAfter(ctx, m.d.env.tenant, key, m.at)
+		next, err := m.l.store.VersionAfter(ctx, m.tenant, key, m.at)
 		if err != nil {
 			return prefix{}, err
 		}
@@ -129,7 +135,7 @@ func (m *Moment) part(ctx context.Context, key j17.Key, head store.Head) (prefix
 	}
 	if m.until != nil && head.LastTime > *m.until {
 		var err error
-		if length, err = m.e.lengthAt(ctx, m.d.env.tenant, key, length, *m.until); err != nil {
+		if length, err = m.l.LengthAt(ctx, m.tenant, key, length, *m.until); err != nil {
 			return prefix{}, err
 		}
 	}
@@ -152,9 +158,9 @@ type Loaded struct {
 // folded is folded side by side. replay folds from the first event on, whatever is cached. The error is that of the first aggregate, in
 // the order of keys, that cannot be folded, as a *LoadError.
 func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loaded, error) {
-	rewrites := m.e.store.Rewrites()
+	rewrites := m.l.store.Rewrites()
 	loaded := make([]Loaded, len(keys))
-	m.e.counts.reads.Add(uint64(len(keys)))
+	m.l.counts.reads.Add(uint64(len(keys)))
 
 	// What nothing is known of is read together if it is short.
 	rest, unknown := make([]int, 0, len(keys)), []int(nil)
@@ -162,13 +168,13 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		loaded[i].Key = key
 		switch {
 		case m.d.Types[key.Type] == nil:
-		case replay || m.e.cache.get(stateKey{m.d.env.tenant, key}) != nil:
+		case replay || m.l.cache.get(StateKey{m.tenant, key}) != nil:
 			rest = append(rest, i)
 		default:
 			unknown = append(unknown, i)
 		}
 	}
-	left := m.foldShort(ctx, keys, unknown, rewrites, loaded)
+	left := m.foldBatch(ctx, keys, unknown, rewrites, loaded)
 	rest = append(rest, left...)
 
 	// Of the others, which have heads, what is known is taken at once.
@@ -180,9 +186,9 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 		if parts[i].Length == 0 || replay {
 			return parts[i].Length == 0
 		}
-		known := m.e.cached(stateKey{m.d.env.tenant, keys[i]}, m.d.Program(keys[i].Type), parts[i].Version, true)
+		known := m.l.Cached(StateKey{m.tenant, keys[i]}, m.d.Program(keys[i].Type), parts[i].Version, true)
 		if known != nil {
-			m.e.counts.hits.Add(1)
+			m.l.counts.hits.Add(1)
 			loaded[i].take(known, parts[i])
 		}
 		return known != nil
@@ -190,7 +196,7 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 
 	// Of several that have gone on and are quite short, to read all their events together is less than to look for the new ones of each.
 	if !replay {
-		rest = m.foldGone(ctx, keys, rest, left, parts, rewrites, loaded)
+		rest = m.foldGrown(ctx, keys, rest, left, parts, rewrites, loaded)
 	}
 
 	// The rest is folded, by as many as there are processors.
@@ -213,7 +219,7 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 	folding.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return nil, &LoadError{Key: keys[i], Err: StorageError(err)}
+			return nil, &LoadError{Key: keys[i], Err: store.UserError(err)}
 		}
 	}
 	return loaded, nil
@@ -221,10 +227,10 @@ func (m *Moment) Load(ctx context.Context, keys []j17.Key, replay bool) ([]Loade
 
 // fold folds one aggregate up to what belongs to the moment.
 func (m *Moment) fold(ctx context.Context, key j17.Key, p prefix, replay bool, into *Loaded) error {
-	past := p.past || m.d.replaced == nil // what is not deployed is not for the cache
-	f, err := m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, past, replay)
+	past := p.past || !m.present // what is not deployed is not for the cache
+	f, err := m.l.State(ctx, m.tenant, m.d.Program(key.Type), key, p.Version, past, replay)
 	if err == nil && f.Length != p.Length { // somebody has written meanwhile
-		f, err = m.e.stateOf(ctx, m.d.env.tenant, m.d, key, p.Version, true, replay)
+		f, err = m.l.State(ctx, m.tenant, m.d.Program(key.Type), key, p.Version, true, replay)
 	}
 	if err != nil {
 		return err
@@ -248,3 +254,32 @@ func (e *LoadError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *LoadError) Unwrap() error { return e.Err }
+
+// LengthAt returns how many of the stream's first events have timestamps up to until. Timestamps never decrease, so
+// it looks for the boundary by halving.
+func (l *Loader) LengthAt(ctx context.Context, t j17.Tenant, key j17.Key, length uint64, until int64) (uint64, error) {
+	low, high := uint64(0), length // events up to low are in, those after high are out
+	for low < high {
+		middle := low + (high-low+1)/2
+		at, err := l.timeOf(ctx, t, key, middle)
+		if err != nil {
+			return 0, err
+		}
+		if at <= until {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low, nil
+}
+
+func (l *Loader) timeOf(ctx context.Context, t j17.Tenant, key j17.Key, version uint64) (int64, error) {
+	for ev, err := range l.store.ReadStream(ctx, t, key, version, version) {
+		if err != nil {
+			return 0, err
+		}
+		return ev.Timestamp, nil
+	}
+	return 0, &store.CorruptionError{Where: key.String(), Err: errors.New("an event is missing")}
+}

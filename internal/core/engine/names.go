@@ -20,6 +20,45 @@ const (
 	numberLatest             = "latest"
 )
 
+// names reads the names of aggregates.
+type names struct{ store Storage }
+
+// Names returns the names that an aggregate has taken.
+func (e *Engine) Names(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
+	return e.names.of(ctx, t, d, key)
+}
+
+// of returns the names that an aggregate has taken.
+func (n *names) of(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
+	var id j17.Names
+	typ := d.Types[key.Type]
+	if typ.Handle != "" {
+		v, err := n.name(ctx, t, handles, key.String())
+		if err != nil {
+			return id, err
+		}
+		id.Handle = v
+	}
+	if typ.Sequence {
+		v, err := n.name(ctx, t, numbers, key.String())
+		if err != nil {
+			return id, err
+		}
+		if v != "" {
+			id.PublicID = d.PublicID(v)
+		}
+	}
+	return id, nil
+}
+
+// mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
+func mintID(mint *ident.Minter, d *deployed) string {
+	if id := mint.UUIDv7(); acceptsID(d, id) {
+		return id
+	}
+	return mint.UUIDv4()
+}
+
 // assign lets every aggregate of the unit that has none yet take its names. The names of the command's own aggregates stand
 // first, in the order of its writes.
 func (p *plan) assign(d *deployed, mint *ident.Minter) {
@@ -57,32 +96,9 @@ func (d *deployed) assigned(aggregateType string, values []string) (j17.Names, [
 	return id, values
 }
 
-// Names returns the names that an aggregate has taken.
-func (e *Engine) Names(ctx context.Context, t j17.Tenant, d *decider.Decider, key j17.Key) (j17.Names, error) {
-	var id j17.Names
-	typ := d.Types[key.Type]
-	if typ.Handle != "" {
-		v, err := e.name(ctx, t, handles, key.String())
-		if err != nil {
-			return id, err
-		}
-		id.Handle = v
-	}
-	if typ.Sequence {
-		v, err := e.name(ctx, t, numbers, key.String())
-		if err != nil {
-			return id, err
-		}
-		if v != "" {
-			id.PublicID = d.PublicID(v)
-		}
-	}
-	return id, nil
-}
-
 // name returns an item of a space of names, "" when there is none.
-func (e *Engine) name(ctx context.Context, t j17.Tenant, space store.Space, key string) (string, error) {
-	item, err := e.store.Get(ctx, t, space, key)
+func (n *names) name(ctx context.Context, t j17.Tenant, space store.Space, key string) (string, error) {
+	item, err := n.store.Get(ctx, t, space, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
@@ -99,18 +115,18 @@ func (e *Engine) Resolve(ctx context.Context, t j17.Tenant, aggregateType, id st
 	if _, err := d.AggregateType(aggregateType); err != nil {
 		return j17.Key{}, err
 	}
-	return e.resolve(ctx, t, d, aggregateType, id)
+	return e.names.resolve(ctx, t, d, aggregateType, id)
 }
 
 // resolve turns what a caller calls an aggregate into its key. A handle or a public id of an aggregate type that has them
 // leads to an existing aggregate and is CodeAggregateNotFound otherwise; anything else is an id.
-func (e *Engine) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
-	key, _, err := e.lookUp(ctx, t, d, aggregateType, id)
+func (n *names) resolve(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, error) {
+	key, _, err := n.lookUp(ctx, t, d, aggregateType, id)
 	return key, err
 }
 
 // lookUp is resolve. For a name that nobody has it returns what holds as long as nobody has it.
-func (e *Engine) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
+func (n *names) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregateType, id string) (j17.Key, []store.Fence, error) {
 	typ := d.Types[aggregateType]
 	index, name := handleIndex, id
 	number, numbered := d.Number(id)
@@ -126,7 +142,7 @@ func (e *Engine) lookUp(ctx context.Context, t j17.Tenant, d *deployed, aggregat
 	}
 
 	// The name of an aggregate, of this type, of another one, or of none here.
-	owner, err := e.name(ctx, t, index, name)
+	owner, err := n.name(ctx, t, index, name)
 	if err != nil {
 		return j17.Key{}, nil, err
 	}
@@ -148,14 +164,6 @@ func isPublicID(id string) bool {
 	digit := func(r rune) bool { return r >= '0' && r <= '9' }
 	return ok && key != "" && number != "" && (number[0] != '0' || number == "0") && !digit(rune(key[0])) &&
 		!strings.ContainsFunc(key, func(r rune) bool { return !upper(r) }) && !strings.ContainsFunc(number, func(r rune) bool { return !digit(r) })
-}
-
-// mintID returns an id for a new aggregate: a UUID of version 7 where the spec accepts those, else of version 4.
-func (e *Engine) mintID(d *deployed) string {
-	if id := e.mint.UUIDv7(); acceptsID(d, id) {
-		return id
-	}
-	return e.mint.UUIDv4()
 }
 
 func acceptsID(d *deployed, id string) bool {
