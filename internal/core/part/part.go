@@ -1,5 +1,7 @@
 // Package part says what a capability of the program is to the rest of it: the spaces that it stores items in, what it adds to the commit
 // of events, what a deployment means for it, what it removes when streams are erased, and what it does in the background.
+//
+// The decisions behind it are in docs/internals/core.md.
 package part
 
 import (
