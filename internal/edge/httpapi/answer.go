@@ -91,11 +91,16 @@ func (c *call) listing() listing {
 // list answers with the part l of a list, of whose rows there is one more than it has where there are any behind it. An error is the
 // answer where there is one.
 func list[T any](c *call, w http.ResponseWriter, plural string, l listing, rows []T, err error) error {
-	next := 0
-	if len(rows) > l.limit {
-		rows, next = rows[:l.limit], l.offset+l.limit
-	}
+	rows, next := cut(rows, l)
 	return page(c, w, plural, rows, next, err)
+}
+
+// cut returns the rows of the part l, where there may be one more, and the offset of the part behind it; 0 where there is none.
+func cut[T any](rows []T, l listing) (part []T, next int) {
+	if len(rows) > l.limit {
+		return rows[:l.limit], l.offset + l.limit
+	}
+	return rows, 0
 }
 
 // page answers {"ok":true,"<plural>":[...],"next":...} with the rows of a page. next is where the page behind it starts: an offset, or a

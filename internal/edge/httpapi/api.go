@@ -158,18 +158,16 @@ type Exchange struct {
 type API struct {
 	Options
 	handlers
-	guard   *guard
-	faults  *faultLog
-	forward *forwarder
-	mint    *ident.Minter
-	metrics *metrics
-	streams *streams
-	data    *router
-	control *router
-	admin   *router
-	views   *router
-	// documents are those that describe the API.
-	documents documents
+	guard     *guard
+	faults    *faultLog
+	forward   *forwarder
+	mint      *ident.Minter
+	metrics   *metrics
+	streams   *streams
+	data      *router
+	control   *router
+	admin     *router
+	views     *router
 	chunks    sync.Pool // of *[chunkSize]byte
 	resources *resources
 	arrivals  arrivals

@@ -85,14 +85,11 @@ func (h *derivedHandlers) listProjections(c *call, w http.ResponseWriter) error 
 		return err
 	}
 	l := c.listing()
-	page := wire.Projections{Projections: portion(all, l), Environment: c.env}
-	if len(page.Projections) > l.limit {
-		page.Projections, page.Next = page.Projections[:l.limit], new(l.offset+l.limit)
+	rows, next := cut(portion(all, l), l)
+	if rows == nil {
+		rows = []wire.Projection{}
 	}
-	if page.Projections == nil {
-		page.Projections = []wire.Projection{}
-	}
-	return c.answer(w, http.StatusOK, page)
+	return c.answer(w, http.StatusOK, wire.Projections{Projections: rows, Next: wire.OrNull(next), Environment: c.env})
 }
 
 func (h *derivedHandlers) getProjection(c *call, w http.ResponseWriter) error {

@@ -8,9 +8,37 @@ import (
 
 	"j17"
 	"j17/docs"
+	"j17/internal/core/engine"
 	"j17/internal/derived/projection"
 	"j17/internal/edge/openapi"
+	"j17/internal/plane/control"
 )
+
+// documentHandlers describe the API.
+type documentHandlers struct {
+	engine      *engine.Engine
+	projections *projection.Service
+	documents   *documents
+}
+
+// routes describe the API.
+func (h *documentHandlers) routes() []route {
+	return []route{
+		{controlSite, get, openAPIPath, open, need{}, "", h.openAPI(ControlDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
+		{controlSite, get, corePagesPath, open, need{}, "", h.corePages, operation{
+			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
+			gives: file{typeText}, tagged: true,
+		}},
+		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", h.openAPI(InstanceDocument), operation{
+			id: "getOpenAPI", about: "This document", query: inParts(), gives: file{typeJSON}, tagged: true,
+		}},
+		{internalSite, get, openAPIPath, free, need{}, "", h.openAPI(InternalDocument), operation{
+			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+		}},
+	}
+}
 
 // documents keeps the documents that were made: that of an environment as long as it has the same spec and the same projections.
 type documents struct {
@@ -86,7 +114,7 @@ func (d *documents) end(key string, ended chan struct{}) {
 
 // openAPI is GET /_openapi.json: the document of this host, or of its administration. It is made once for each deployed spec with the
 // projections beside it, on a turn on a processor; what it says of the server's URL is what the request has asked.
-func openAPI(d Document) handler {
+func (h *documentHandlers) openAPI(d Document) handler {
 	return func(c *call, w http.ResponseWriter) error {
 		d := d
 		if c.query["part"] == partAdmin {
@@ -94,15 +122,15 @@ func openAPI(d Document) handler {
 		}
 		of := projection.Declared{Key: strconv.Itoa(int(d))}
 		if d == InstanceDocument {
-			if c.api.Engine.Spec(c.tenant) == nil {
+			if h.engine.Spec(c.tenant) == nil {
 				return j17.Errorf(j17.CodeNoSpec, "No spec has been deployed to %s.", c.env.LongName())
 			}
 			var err error
-			if of, err = c.api.Projections.Declared(c.request.Context(), c.tenant); err != nil {
+			if of, err = h.projections.Declared(c.request.Context(), c.tenant); err != nil {
 				return err
 			}
 		}
-		doc, err := c.api.documents.of(c.request.Context(), of.Key, func() ([]byte, error) {
+		doc, err := h.documents.of(c.request.Context(), of.Key, func() ([]byte, error) {
 			if err := c.slot.Take(c.request.Context()); err != nil {
 				return nil, err
 			}
@@ -124,8 +152,8 @@ func openAPI(d Document) handler {
 // corePagesPath is where the documentation for assistants is, on the control host.
 const corePagesPath = "/llms-core.txt"
 
-func (*serverHandlers) corePages(c *call, w http.ResponseWriter) error {
-	doc, err := c.api.documents.of(c.request.Context(), corePagesPath, func() ([]byte, error) {
+func (h *documentHandlers) corePages(c *call, w http.ResponseWriter) error {
+	doc, err := h.documents.of(c.request.Context(), corePagesPath, func() ([]byte, error) {
 		library, err := docs.Load()
 		if err != nil {
 			return nil, err

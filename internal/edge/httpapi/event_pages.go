@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"j17"
 	"j17/internal/follow/tail"
@@ -116,13 +115,15 @@ func (p *eventPage) add(ev *j17.Event) bool {
 func (p *eventPage) write(w http.ResponseWriter) error {
 	// Headers: all that is known from measuring.
 	w.Header().Add("Vary", "Accept")
-	head, tail, media := `{"ok":true,"events":[`, `],"next":null}`, typeJSON
+	next := ""
 	if p.more {
-		tail = `],"next":"` + p.last.PositionText() + `"}`
+		next = p.last.PositionText()
 	}
+	head, tail, media := `{"ok":true,"events":[`, string(appendNext([]byte{']'}, next)), typeJSON
 	if p.ofFeed {
-		tail = strings.TrimSuffix(tail, "}") + `,"position":"` + p.position.PositionText() + `"}`
+		tail += `,"position":"` + p.position.PositionText() + `"`
 	}
+	tail += "}"
 	_, _ = p.digest.Write([]byte(tail)) // never fails
 	if p.lines {
 		head, tail, media = "", "", typeLines

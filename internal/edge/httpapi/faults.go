@@ -33,13 +33,10 @@ func (h *auditHandlers) getFault(c *call, w http.ResponseWriter) error {
 }
 
 // faultElsewhere asks all workers for the error that the path names; nil where none knows it.
-func (h *auditHandlers) faultElsewhere(c *call) *wire.Fault {
-	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
-		return nil
-	}
+func (*auditHandlers) faultElsewhere(c *call) *wire.Fault {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	nodes := h.registry.Nodes.All()
+	nodes := c.api.forward.workers()
 	found := make(chan *wire.Fault, len(nodes))
 	for _, n := range nodes {
 		go func() {

@@ -126,6 +126,14 @@ func (fw *forwarder) reach(c *call, n control.Node) error {
 	return resp.Body.Close()
 }
 
+// workers are the workers of this headnode, none where it is not one.
+func (fw *forwarder) workers() []control.Node {
+	if fw.cluster == nil || fw.cluster.Node != "" {
+		return nil
+	}
+	return fw.registry.Nodes.All()
+}
+
 // askNode sends a request of this server's own to an escaped path on the internal listener of another.
 func (fw *forwarder) askNode(ctx context.Context, method string, n control.Node, path string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.InternalURL, "/")+path, nil)

@@ -5,6 +5,7 @@ import "j17/internal/base/work"
 // handlers answer requests. Each holds the services that it asks, and a request's call has what all of them need.
 type handlers struct {
 	server      serverHandlers
+	documents   documentHandlers
 	reads       readHandlers
 	writes      writeHandlers
 	feeds       feedHandlers
@@ -36,6 +37,7 @@ type handlers struct {
 func newHandlers(o *Options) handlers {
 	return handlers{
 		server:      serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
+		documents:   documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
 		reads:       readHandlers{engine: o.Engine},
 		writes:      writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
 		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, tail: o.Tail, pageWork: work.Command},
@@ -60,6 +62,6 @@ func newHandlers(o *Options) handlers {
 		keys:        keyHandlers{registry: o.Registry},
 		audits:      auditHandlers{registry: o.Registry},
 		nodes:       nodeHandlers{registry: o.Registry},
-		scrubs:      scrubHandlers{registry: o.Registry, scrub: o.Scrub},
+		scrubs:      scrubHandlers{scrub: o.Scrub},
 	}
 }

@@ -72,7 +72,7 @@ type route struct {
 // routes is the table of all routes.
 func (a *API) routes() []route {
 	return slices.Concat(
-		a.server.routes(), a.reads.routes(), a.places.routes(), a.feeds.routes(), a.writes.routes(),
+		a.server.routes(), a.documents.routes(), a.reads.routes(), a.places.routes(), a.feeds.routes(), a.writes.routes(),
 		a.proofs.routes(), a.projections.routes(), a.accounts.routes(), a.scrubs.routes(), a.operators.routes(), a.nodes.routes(),
 		a.instances.routes(), a.keys.routes(), a.specs.routes(), a.derived.controlRoutes(), a.audits.routes(), a.devRoutes(),
 		mounted(slices.Concat(

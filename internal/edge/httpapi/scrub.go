@@ -13,8 +13,7 @@ import (
 
 // scrubHandlers look for damage in what is stored.
 type scrubHandlers struct {
-	registry *control.Registry
-	scrub    *scrub.Service
+	scrub *scrub.Service
 }
 
 // routes are those of looking for damage.
@@ -57,13 +56,10 @@ func (h *scrubHandlers) beginScrubOfWorker(c *call, w http.ResponseWriter) error
 }
 
 // scrubOfWorkers asks all workers, where this is their headnode. One that does not answer holds up nobody for long.
-func (h *scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub {
-	if c.api.Cluster == nil || c.api.Cluster.Node != "" {
-		return nil
-	}
+func (*scrubHandlers) scrubOfWorkers(c *call, method string) []wire.NodeScrub {
 	ctx, cancel := context.WithTimeout(c.request.Context(), replicaTime)
 	defer cancel()
-	nodes := h.registry.Nodes.All()
+	nodes := c.api.forward.workers()
 	all := make([]wire.NodeScrub, len(nodes))
 	var asked panics.Parts
 	for i, n := range nodes {

@@ -34,19 +34,6 @@ func (h *serverHandlers) routes() []route {
 			id: "getReadiness", about: "Whether the server takes writes, or answers reads", query: readiness(),
 			headers: signHeader(),
 		}},
-		{controlSite, get, openAPIPath, open, need{}, "", openAPI(ControlDocument), operation{
-			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
-		}},
-		{controlSite, get, corePagesPath, open, need{}, "", h.corePages, operation{
-			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
-			gives: file{typeText}, tagged: true,
-		}},
-		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", openAPI(InstanceDocument), operation{
-			id: "getOpenAPI", about: "This document", query: inParts(), gives: file{typeJSON}, tagged: true,
-		}},
-		{internalSite, get, openAPIPath, free, need{}, "", openAPI(InternalDocument), operation{
-			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
-		}},
 	}
 }
 
