@@ -70,6 +70,12 @@ type Service struct {
 	spaces  map[store.Space]part.Space
 	mint    *ident.Minter
 	keyFile *keyfile.File
+	// settings are those of instances and of the server, rows the backups that are listed, places where they are, collector removes what no
+	// backup needs there.
+	settings  *settingsStore
+	rows      rows
+	places    *places
+	collector *collector
 	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
 	schedule, erasures *worker.Queue
 	counts             counts
@@ -88,11 +94,6 @@ type Service struct {
 	// turns has, by instance, the number of the last job that has begun, begun how many there were.
 	turns map[string]uint64
 	begun uint64
-	// loose are the places that have parts which no backup needs, by their names; collect is signalled when there are some.
-	loose   map[string]loosePlace
-	collect chan struct{}
-	// gates keep backups at a place and the removal of parts there apart, by the names of places.
-	gates map[string]*sync.RWMutex
 }
 
 // counts are what Stats shows.
@@ -133,8 +134,12 @@ func (s *Service) Stats() Stats {
 func New(ctx context.Context, o Options) (*Service, error) {
 	s := &Service{
 		Options: o, spaces: part.ByName(o.Spaces), mint: ident.NewMinter(o.Clock.Now), keyFile: keyfile.At(o.KeyFile), active: map[j17.Tenant]*job{},
-		more: make(chan struct{}, 1), turns: map[string]uint64{}, loose: map[string]loosePlace{}, collect: make(chan struct{}, 1), gates: map[string]*sync.RWMutex{},
+		more: make(chan struct{}, 1), turns: map[string]uint64{},
 	}
+	s.settings = &settingsStore{store: o.Store, keyFile: s.keyFile, byDefault: o.ByDefault}
+	s.rows = rows{o.Store}
+	s.places = &places{settings: s.settings, clock: o.Clock, folder: o.Folder, private: o.Private}
+	s.collector = newCollector(s.places)
 	s.schedule = o.Worker.Queue(s.looks())
 	s.erasures = o.Worker.Queue(s.notes())
 	if err := s.endInterrupted(ctx); err != nil {
@@ -165,7 +170,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	loops := []worker.Loop{
 		{Name: "backup_upkeep", Every: upkeepEvery, Do: s.upkeep},
-		{Name: "backup_collect", Wake: s.collect, Do: s.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}},
+		{Name: "backup_collect", Wake: s.collector.wake, Do: s.collector.collectAll, Retry: worker.Backoff{First: firstCollect, Longest: longestCollect}},
 	}
 	for range most {
 		loops = append(loops, worker.Loop{Name: "backups", Do: s.next})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -87,7 +86,7 @@ func (s *Service) note(ctx context.Context, c *worker.Claim) error {
 	if err != nil {
 		return &store.CorruptionError{Where: string(erasedSpace) + "/" + c.Key, Err: err}
 	}
-	places, err := s.places(ctx, c.Tenant)
+	places, err := s.placesOf(ctx, c.Tenant)
 	if err != nil {
 		return err
 	}
@@ -141,9 +140,9 @@ func (e *erased) stored() (files int) {
 	return files
 }
 
-// places lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
+// placesOf lists where backups with a tenant may be: where its own and those of the server are, or are on their way to, and where they go
 // by the settings.
-func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
+func (s *Service) placesOf(ctx context.Context, t j17.Tenant) ([]loosePlace, error) {
 	var all []loosePlace
 	add := func(p loosePlace) {
 		if !slices.ContainsFunc(all, func(q loosePlace) bool { return p.same(q.place) }) {
@@ -154,12 +153,12 @@ func (s *Service) places(ctx context.Context, t j17.Tenant) ([]loosePlace, error
 		if to := s.underWay(scope); to != nil { // first: what is over by now is listed below
 			add(loosePlace{place: to.place, instance: instanceOf(scope)})
 		}
-		set, _, err := s.settings(ctx, instanceOf(scope))
+		set, _, err := s.settings.load(ctx, instanceOf(scope))
 		if err != nil {
 			return nil, err
 		}
-		add(loosePlace{place: s.placeOf(&set), instance: instanceOf(scope)})
-		err = s.each(ctx, scope, func(b *Backup) bool {
+		add(loosePlace{place: s.places.of(&set), instance: instanceOf(scope)})
+		err = s.rows.each(ctx, scope, func(b *Backup) bool {
 			if b.Status == Completed || b.Left {
 				add(loosePlace{place: b.Place, instance: instanceOf(scope)})
 			}
@@ -184,11 +183,11 @@ func (s *Service) underWay(scope j17.Tenant) *destination {
 
 // noteAt notes an erasure at a place, if there are backups with what was erased, or one is being made.
 func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17.StreamID, item *erased) error {
-	set, _, err := s.settings(ctx, p.instance)
+	set, _, err := s.settings.load(ctx, p.instance)
 	if err != nil {
 		return err
 	}
-	repo, err := s.open(p.place, &set)
+	repo, err := s.places.open(p.place, &set)
 	if err != nil {
 		return err
 	}
@@ -312,25 +311,3 @@ func (s *Service) putErasure(
 
 // errKey is the error of a key that is none.
 var errKey = errors.New("a key is damaged")
-
-// dropErasures removes the notes about erasures that no backup at a place needs any more.
-func (s *Service) dropErasures(ctx context.Context, repo *repository.Repository, tenants []j17.Tenant) error {
-	manifests, damaged, err := repo.Manifests(ctx)
-	if err != nil || len(damaged) > 0 {
-		return err // who knows what the damaged ones have
-	}
-	for _, t := range tenants {
-		upTo := j17.StreamID{Ms: math.MaxInt64}
-		for _, m := range manifests {
-			for _, of := range m.Tenants {
-				if of.Tenant == t && of.Moment.Compare(upTo) < 0 {
-					upTo = of.Moment
-				}
-			}
-		}
-		if err := repo.DropErasures(ctx, t, upTo); err != nil {
-			return err
-		}
-	}
-	return nil
-}

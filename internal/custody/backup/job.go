@@ -90,7 +90,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 	}
 
 	// What it is going to be, as far as that is known.
-	set, _, err := s.settings(ctx, instanceOf(t))
+	set, _, err := s.settings.load(ctx, instanceOf(t))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 	}
 	b := &Backup{
 		ID: s.mint.Handle(ident.BackupPrefix), Status: Running, Scope: t, Kind: kind, Encrypted: seal.Encrypted(),
-		CreatedAt: s.Clock.Now().UTC().Truncate(time.Millisecond), Place: s.placeOf(&set), key: s.mint.UUIDv7(),
+		CreatedAt: s.Clock.Now().UTC().Truncate(time.Millisecond), Place: s.places.of(&set), key: s.mint.UUIDv7(),
 	}
 	if kind != repository.Full {
 		b.Kind = repository.Full
@@ -302,7 +302,7 @@ func (s *Service) do(loop, ctx context.Context, j *job) {
 	delete(s.active, j.row.Scope)
 	close(j.ended)
 	s.signal()
-	s.wakeCollect()
+	s.collector.resume()
 	s.mu.Unlock()
 }
 
@@ -377,7 +377,7 @@ func (s *Service) end(ctx context.Context, j *job, err error) {
 
 // Delete removes a backup of a tenant. One that is being made is cancelled. What no other backup needs is removed behind it.
 func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
-	b, err := s.find(ctx, t, id)
+	b, err := s.rows.find(ctx, t, id)
 	if err != nil {
 		return failure(err)
 	}
@@ -385,7 +385,7 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 	// What has begun is ended, even if nobody waits for it any more. The one that was cancelled may have been completed just before.
 	ctx = context.WithoutCancel(ctx)
 	s.cancel(ctx, b)
-	if b, err = s.find(ctx, t, id); err != nil {
+	if b, err = s.rows.find(ctx, t, id); err != nil {
 		return failure(err)
 	}
 	if err := s.remove(ctx, b); err != nil {
@@ -427,17 +427,17 @@ func (s *Service) remove(ctx context.Context, b *Backup) error {
 	if err := s.Store.WriteFreeing(ctx, b.Scope, b.removed()); err != nil {
 		return err
 	}
-	s.loosen(b)
+	s.collector.loosen(b)
 	return nil
 }
 
 // removeThere removes a backup from where it is. Nothing may be there already.
 func (s *Service) removeThere(ctx context.Context, b *Backup) error {
-	set, _, err := s.settings(ctx, instanceOf(b.Scope))
+	set, _, err := s.settings.load(ctx, instanceOf(b.Scope))
 	if err != nil {
 		return err
 	}
-	repo, err := s.open(b.Place, &set)
+	repo, err := s.places.open(b.Place, &set)
 	if err == nil && b.Left { // so may be the mark that it is being written, which holds up who collects
 		err = repo.Abandon(ctx, b.ID)
 	}
@@ -455,7 +455,7 @@ func (s *Service) clear(ctx context.Context, b *Backup) error {
 	if err := s.removeThere(ctx, b); err != nil {
 		return err
 	}
-	s.loosen(b)
+	s.collector.loosen(b)
 	b.Left = false
 	row, err := b.put()
 	if err != nil {
@@ -492,7 +492,7 @@ func (s *Service) endInterrupted(ctx context.Context) error {
 func (s *Service) endInterruptedOf(ctx context.Context, t j17.Tenant) error {
 	var interrupted []*Backup
 	looked := 0
-	err := s.each(ctx, t, func(b *Backup) bool { // They are among the latest.
+	err := s.rows.each(ctx, t, func(b *Backup) bool { // They are among the latest.
 		if b.Status == Running {
 			interrupted = append(interrupted, b)
 		}

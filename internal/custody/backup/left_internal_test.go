@@ -33,7 +33,10 @@ func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	s := &Service{Options: Options{Store: st, Clock: now, Folder: "new", Logger: slog.New(slog.DiscardHandler)}}
+	s := &Service{Options: Options{Store: st, Clock: now, Folder: "new", Logger: slog.New(slog.DiscardHandler)}, rows: rows{st}}
+	s.settings = &settingsStore{store: st}
+	s.places = &places{settings: s.settings, clock: now, folder: "new"}
+	s.collector = newCollector(s.places)
 	of := j17.TenantOf("ins_1", j17.Prod)
 	j := &job{row: &Backup{ID: "bak_1", Status: Running, Scope: of, Left: true, Place: place{Folder: "old"}, key: "1"}}
 	err = s.make(t.Context(), j)
@@ -42,7 +45,7 @@ func TestWhatMayBeThereIsNotForgotten(t *testing.T) {
 	}
 	s.end(t.Context(), j, err)
 	var rows []*Backup
-	if err := s.each(t.Context(), of, func(b *Backup) bool { rows = append(rows, b); return true }); err != nil {
+	if err := s.rows.each(t.Context(), of, func(b *Backup) bool { rows = append(rows, b); return true }); err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != 1 || rows[0].Status != Failed || !rows[0].Left || rows[0].Place.Folder != "old" {

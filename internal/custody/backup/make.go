@@ -17,14 +17,14 @@ import (
 // make makes the backup of a job from what there is at this moment.
 func (s *Service) make(ctx context.Context, j *job) error {
 	// Where it goes, and to whom it is encrypted: the settings of this moment count.
-	set, _, err := s.settings(ctx, instanceOf(j.row.Scope))
+	set, _, err := s.settings.load(ctx, instanceOf(j.row.Scope))
 	if err != nil {
 		return err
 	}
 	if err := s.settlePlace(ctx, j, &set); err != nil {
 		return err
 	}
-	repo, err := s.open(j.row.Place, &set)
+	repo, err := s.places.open(j.row.Place, &set)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	gate := s.gate(j.row.Place)
+	gate := s.collector.gate(j.row.Place)
 	if err := enter(ctx, gate); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 	finished := false
 	defer func() {
 		if !finished || p.dropped {
-			s.loosen(j.row) // some of its parts may be stored
+			s.collector.loosen(j.row) // some of its parts may be stored
 		}
 	}()
 	j.row.Moments = nil
@@ -89,7 +89,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 
 // settlePlace lets the backup of a job go where its settings say, and notes a place that is another one than before.
 func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error {
-	to := s.placeOf(set)
+	to := s.places.of(set)
 	moved := !to.same(j.row.Place)
 	if moved && j.row.Left { // nobody would know of the other place any more
 		return errMoved
@@ -153,7 +153,7 @@ func (s *Service) tenants(ctx context.Context) ([]j17.Tenant, error) {
 // parents lists the completed backups of a row's tenant that are at its place, the newest first.
 func (s *Service) parents(ctx context.Context, of *Backup) ([]*Backup, error) {
 	var all []*Backup
-	err := s.each(ctx, of.Scope, func(b *Backup) bool {
+	err := s.rows.each(ctx, of.Scope, func(b *Backup) bool {
 		if b.Status == Completed && b.Encrypted == of.Encrypted && b.Place.same(of.Place) {
 			all = append(all, b)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/follow/outbound"
 )
@@ -42,30 +43,39 @@ func (p place) name() string {
 	return p.S3.Endpoint + " " + p.String()
 }
 
-// placeOf is where backups go by settings.
-func (s *Service) placeOf(set *Settings) place {
+// places opens the places where backups are.
+type places struct {
+	settings *settingsStore
+	clock    clock.Clock
+	folder   string
+	// private lets object stores be at addresses of this machine and of the networks around it.
+	private bool
+}
+
+// of is where backups go by settings.
+func (ps *places) of(set *Settings) place {
 	if set.S3 != nil {
 		return place{S3: set.S3}
 	}
-	return place{Folder: s.Folder}
+	return place{Folder: ps.folder}
 }
 
 // open opens a place. Credentials may have changed since it was noted: those of the settings count where they are for it.
-func (s *Service) open(p place, set *Settings) (*repository.Repository, error) {
+func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 	if p.S3 == nil {
-		return repository.OpenFolder(p.Folder, s.Clock), nil
+		return repository.OpenFolder(p.Folder, ps.clock), nil
 	}
 	at := *p.S3
 	if set.S3 != nil && p.same(place{S3: set.S3}) {
 		at = *set.S3
-	} else if err := s.unseal(&at); err != nil {
+	} else if err := ps.settings.unseal(&at); err != nil {
 		return nil, err
 	}
 	if at.SecretKey == "" {
 		return nil, errors.New("the secret key of S3 was sealed on another server, or its key file is gone. Set s3 anew in the backup settings, with its secret_key")
 	}
 	o := at.options()
-	dialer := outbound.Dialer(s.Private)
+	dialer := outbound.Dialer(ps.private)
 	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)
 		if errors.Is(err, outbound.ErrAddress) {
@@ -73,7 +83,7 @@ func (s *Service) open(p place, set *Settings) (*repository.Repository, error) {
 		}
 		return conn, err
 	}
-	return repository.OpenS3(o, s.Clock)
+	return repository.OpenS3(o, ps.clock)
 }
 
 // sealOf returns to whom a backup of a tenant is encrypted. One of the whole server without recipients of its own, to all that
@@ -82,7 +92,7 @@ func (s *Service) sealOf(ctx context.Context, t j17.Tenant, set *Settings) (repo
 	recipients := set.Recipients
 	if t == j17.System && len(recipients) == 0 {
 		for _, i := range s.Registry.Instances.All() {
-			of, _, err := s.settings(ctx, i.ID)
+			of, _, err := s.settings.load(ctx, i.ID)
 			if err != nil {
 				return repository.Seal{}, err
 			}

@@ -98,7 +98,7 @@ func rowOf(it *store.Item) (*Backup, error) {
 // List returns up to limit backups of a tenant, the newest first, after the first offset of them.
 func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]Backup, error) {
 	all := make([]Backup, 0, min(limit, rowPage))
-	err := s.each(ctx, t, func(b *Backup) bool {
+	err := s.rows.each(ctx, t, func(b *Backup) bool {
 		if offset > 0 {
 			offset--
 			return true
@@ -112,10 +112,13 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, offset, limit int) ([]
 // rowPage is how many backups are read at a time.
 const rowPage = 200
 
+// rows are the backups that are listed.
+type rows struct{ store Storage }
+
 // each passes the backups of a tenant, the newest first, until do reports false.
-func (s *Service) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool) error {
+func (r rows) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool) error {
 	for keys := (store.Range{Backward: true}); ; {
-		items, err := s.Store.Scan(ctx, t, rowSpace, keys, rowPage)
+		items, err := r.store.Scan(ctx, t, rowSpace, keys, rowPage)
 		if err != nil {
 			return err
 		}
@@ -137,17 +140,17 @@ func (s *Service) each(ctx context.Context, t j17.Tenant, do func(*Backup) bool)
 
 // Get returns a backup of a tenant; CodeNotFound where there is none of that id.
 func (s *Service) Get(ctx context.Context, t j17.Tenant, id string) (Backup, error) {
-	b, err := s.find(ctx, t, id)
+	b, err := s.rows.find(ctx, t, id)
 	if err != nil {
 		return Backup{}, failure(err)
 	}
 	return *s.present(b), nil
 }
 
-func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*Backup, error) {
-	it, err := s.Store.Get(ctx, t, idSpace, id)
+func (r rows) find(ctx context.Context, t j17.Tenant, id string) (*Backup, error) {
+	it, err := r.store.Get(ctx, t, idSpace, id)
 	if err == nil {
-		it, err = s.Store.Get(ctx, t, rowSpace, string(it.Value))
+		it, err = r.store.Get(ctx, t, rowSpace, string(it.Value))
 	}
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) {
 		return nil, j17.Errorf(j17.CodeNotFound, "There is no backup %s here. GET backups lists those of an environment, GET /api/backups those of the whole server.", j17.Printable(id))

@@ -3,16 +3,13 @@ package backup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"j17"
 	"j17/internal/core/worker"
-	"j17/internal/custody/backup/repository"
 	"j17/internal/storage/store"
 )
 
@@ -50,7 +47,7 @@ func (s *Service) touch(ctx context.Context, t j17.Tenant) error {
 
 // look makes the backup that is due, removes those that are kept no longer, and says when to look again.
 func (s *Service) look(ctx context.Context, c *worker.Claim) error {
-	set, _, err := s.settings(ctx, instanceOf(c.Tenant))
+	set, _, err := s.settings.load(ctx, instanceOf(c.Tenant))
 	if err != nil {
 		return err
 	}
@@ -60,7 +57,7 @@ func (s *Service) look(ctx context.Context, c *worker.Claim) error {
 		}
 	}
 	var all []*Backup
-	if err := s.each(ctx, c.Tenant, func(b *Backup) bool { all = append(all, b); return true }); err != nil {
+	if err := s.rows.each(ctx, c.Tenant, func(b *Backup) bool { all = append(all, b); return true }); err != nil {
 		return err
 	}
 
@@ -192,105 +189,4 @@ type loosePlace struct {
 	instance string
 	// tenants are those whose backups have changed there.
 	tenants map[j17.Tenant]bool
-}
-
-// gate is what keeps backups at a place and the removal of parts there apart.
-func (s *Service) gate(p place) *sync.RWMutex {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g := s.gates[p.name()]
-	if g == nil {
-		g = new(sync.RWMutex)
-		s.gates[p.name()] = g
-	}
-	return g
-}
-
-// loosen notes that there may be parts which no backup needs at the place of one.
-func (s *Service) loosen(b *Backup) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, ok := s.loose[b.Place.name()]
-	if !ok {
-		p = loosePlace{b.Place, instanceOf(b.Scope), map[j17.Tenant]bool{}}
-		s.loose[b.Place.name()] = p
-	}
-	if b.Left {
-		p.tenants[b.Scope] = true // it may have been noted there what was erased meanwhile
-	}
-	for _, m := range b.Moments {
-		p.tenants[m.Tenant] = true
-	}
-	s.wakeCollect()
-}
-
-// wakeCollect begins to remove parts, if there are some that no backup needs. The caller holds mu.
-func (s *Service) wakeCollect() {
-	if len(s.loose) == 0 {
-		return
-	}
-	select {
-	case s.collect <- struct{}{}:
-	default: // signalled already
-	}
-}
-
-// collectAll removes parts that no backup needs. Where a backup is being made, its end begins this anew.
-func (s *Service) collectAll(ctx context.Context) error {
-	s.mu.Lock()
-	places := s.loose
-	s.loose = map[string]loosePlace{}
-	s.mu.Unlock()
-	var errs []error
-	for name, p := range places {
-		gate := s.gate(p.place)
-		free := gate.TryLock()
-		if free {
-			err := s.collectAt(ctx, p)
-			gate.Unlock()
-			if err == nil {
-				continue
-			}
-			errs = append(errs, err)
-		}
-		s.mu.Lock()
-		if more, ok := s.loose[name]; ok {
-			maps.Copy(p.tenants, more.tenants)
-		}
-		s.loose[name] = p
-		s.mu.Unlock()
-	}
-	return errors.Join(errs...)
-}
-
-// errCollectTime is why the removal of parts at a place ends before it is done.
-var errCollectTime = errors.New("the removal of parts that no backup needs took too long at one place; it goes on later")
-
-func (s *Service) collectAt(ctx context.Context, p loosePlace) error {
-	set, _, err := s.settings(ctx, p.instance)
-	if err != nil {
-		return err
-	}
-	repo, err := s.open(p.place, &set)
-	if err != nil {
-		return err
-	}
-	limited, cut := context.WithCancelCause(ctx)
-	defer cut(nil)
-	go func() {
-		if s.Clock.Wait(limited, s.Clock.Now().Add(collectTime)) == nil {
-			cut(errCollectTime)
-		}
-	}()
-	_, _, err = repo.Collect(limited)
-	if err != nil && errors.Is(context.Cause(limited), errCollectTime) {
-		return errCollectTime
-	}
-	if errors.Is(err, repository.ErrBusy) {
-		return fmt.Errorf("parts that no backup needs stay in %s for now: another server makes a backup there", p.place)
-	}
-	if err != nil {
-		return err
-	}
-	return s.dropErasures(ctx, repo, slices.Collect(maps.Keys(p.tenants)))
 }

@@ -109,16 +109,23 @@ func home(instance string) j17.Tenant {
 
 // Settings returns the settings of an instance, or with "" those of the server. A secret key that cannot be opened is left out.
 func (s *Service) Settings(ctx context.Context, instance string) (Settings, error) {
-	set, _, err := s.settings(ctx, instance)
+	set, _, err := s.settings.load(ctx, instance)
 	return set, failure(err)
 }
 
-// settings returns settings and their revision.
-func (s *Service) settings(ctx context.Context, instance string) (set Settings, rev uint64, err error) {
-	item, err := s.Store.Get(ctx, home(instance), settingsSpace, settingsKey)
+// settingsStore has the settings of instances and of the server.
+type settingsStore struct {
+	store     Storage
+	keyFile   *keyfile.File
+	byDefault func(instance string) Settings
+}
+
+// load returns settings and their revision.
+func (s *settingsStore) load(ctx context.Context, instance string) (set Settings, rev uint64, err error) {
+	item, err := s.store.Get(ctx, home(instance), settingsSpace, settingsKey)
 	if errors.Is(err, store.ErrNotFound) {
-		if s.ByDefault != nil {
-			set = s.ByDefault(instance)
+		if s.byDefault != nil {
+			set = s.byDefault(instance)
 		}
 		return set, 0, nil
 	}
@@ -138,7 +145,7 @@ const (
 )
 
 // unseal fills in the secret key of S3, if it can be opened.
-func (s *Service) unseal(at *S3) (err error) {
+func (s *settingsStore) unseal(at *S3) (err error) {
 	if at == nil || at.Sealed == nil {
 		return nil
 	}
@@ -155,7 +162,7 @@ func (s *Service) unseal(at *S3) (err error) {
 }
 
 // seal fills in the secret key as it is stored.
-func (s *Service) seal(at *S3) error {
+func (s *settingsStore) seal(at *S3) error {
 	box, err := s.keyFile.Box(forSecretKeys)
 	if err != nil {
 		return err
@@ -172,12 +179,12 @@ func (s *S3) place() string { return s.Endpoint + "\n" + s.AccessKey }
 func (s *Service) Change(ctx context.Context, instance string, amend func(*Settings)) (Settings, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	set, rev, err := s.amended(ctx, instance, amend)
+	set, rev, err := s.settings.amended(ctx, instance, amend)
 	if err != nil {
 		return set, err
 	}
 	if set.S3 != nil && set.S3.SecretKey != "" {
-		if err := s.seal(set.S3); err != nil {
+		if err := s.settings.seal(set.S3); err != nil {
 			return set, failure(err)
 		}
 	}
@@ -204,8 +211,8 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 }
 
 // amended returns what settings would be after a change, and the revision of those before it.
-func (s *Service) amended(ctx context.Context, instance string, amend func(*Settings)) (Settings, uint64, error) {
-	set, rev, err := s.settings(ctx, instance)
+func (s *settingsStore) amended(ctx context.Context, instance string, amend func(*Settings)) (Settings, uint64, error) {
+	set, rev, err := s.load(ctx, instance)
 	if err != nil {
 		return set, rev, failure(err)
 	}

@@ -38,7 +38,7 @@ func (s *Service) upkeep(ctx context.Context) error {
 	// Each tenant with a rule is looked at.
 	inFolder := false
 	for _, t := range tenants {
-		set, _, err := s.settings(ctx, instanceOf(t))
+		set, _, err := s.settings.load(ctx, instanceOf(t))
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *Service) tryFolder(ctx context.Context, wanted bool) {
 // countLast finds out when the last backups were completed that processes before this one have made.
 func (s *Service) countLast(ctx context.Context, tenants []j17.Tenant) error {
 	for _, t := range tenants {
-		err := s.each(ctx, t, func(b *Backup) bool { // the newest first
+		err := s.rows.each(ctx, t, func(b *Backup) bool { // the newest first
 			if b.Status == Completed {
 				s.completed(b)
 			}
@@ -108,11 +108,11 @@ const tryTime = 30 * time.Second
 
 // Try finds out whether backups could be written, read, listed and removed where they would go after a change of the settings, and changes nothing.
 func (s *Service) Try(ctx context.Context, instance string, amend func(*Settings)) error {
-	set, _, err := s.amended(ctx, instance, amend)
+	set, _, err := s.settings.amended(ctx, instance, amend)
 	if err != nil {
 		return err
 	}
-	repo, err := s.open(s.placeOf(&set), &set)
+	repo, err := s.places.open(s.places.of(&set), &set)
 	if err != nil {
 		return failure(err)
 	}

@@ -29,22 +29,6 @@ func defaultSettings() wire.RootCheckpointSettings {
 	return wire.RootCheckpointSettings{EveryEvents: 100_000, EveryHours: 24, Keep: 30}
 }
 
-// Settings returns when root checkpoints are made by themselves.
-func (s *Service) Settings(ctx context.Context, t j17.Tenant) (wire.RootCheckpointSettings, error) {
-	set := defaultSettings()
-	item, err := s.Store.Get(ctx, t, settings, settingsKey)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return set, nil
-	case err != nil:
-		return set, engine.StorageError(err)
-	}
-	if err := json.Unmarshal(item.Value, &set); err != nil {
-		return set, engine.StorageError(&store.CorruptionError{Where: "the settings of root checkpoints", Err: err})
-	}
-	return set, nil
-}
-
 // Set changes settings. What is enabled begins at once: with the events that are there, and with hours that begin now.
 func (s *Service) Set(ctx context.Context, t j17.Tenant, change wire.RootCheckpointSettingsChange) (wire.RootCheckpointSettings, error) {
 	if err := validChange(&change); err != nil {

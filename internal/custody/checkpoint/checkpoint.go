@@ -64,14 +64,12 @@ type Options struct {
 // Service makes checkpoints. It is safe for concurrent use.
 type Service struct {
 	Options
-	mint *ident.Minter
+	*rootStore
 	// erasing is held while kept states of erased streams are removed, and shared by those who write states: whoever writes has looked
 	// at what was erased before, or what he writes is removed.
 	erasing sync.RWMutex
 
 	removals, periods *worker.Queue
-	// turn is held while a row is added or removed, or settings are changed.
-	turn sync.Mutex
 
 	mu sync.Mutex
 	// making are the checkpoints that this process makes, or is about to, by their ids; waiting those of them that wait for their turn in the
@@ -91,7 +89,11 @@ type Service struct {
 
 // New returns a service. Run must be called for what it does by itself.
 func New(o Options) *Service {
-	s := &Service{Options: o, mint: ident.NewMinter(o.Clock.Now), making: map[string]*making{}, restoring: map[*restoring]bool{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1)}
+	s := &Service{
+		Options:   o,
+		rootStore: &rootStore{store: o.Store, engine: o.Engine, log: o.Log, clock: o.Clock, mint: ident.NewMinter(o.Clock.Now)},
+		making:    map[string]*making{}, restoring: map[*restoring]bool{}, more: make(chan struct{}, atOnce), auto: map[j17.Tenant]uint64{}, look: map[j17.Tenant]bool{}, changed: make(chan struct{}, 1),
+	}
 	s.removals = o.Worker.Queue(worker.Work{Name: "checkpoint_removal", Store: o.Store, Space: jobs, Do: s.remove, Lease: removalLease, AtOnce: 2, Freeing: true})
 	s.periods = o.Worker.Queue(worker.Work{Name: "root_checkpoints", Store: o.Store, Space: hours, Do: s.hourly, Lease: rootLease, AtOnce: 2})
 	return s

@@ -148,9 +148,6 @@ func hashLine(sum hash.Hash, line []byte) {
 	_, _ = sum.Write([]byte{'\n'})
 }
 
-// now is the time that something is made at.
-func (s *Service) now() time.Time { return s.Clock.Now().UTC().Truncate(time.Millisecond) }
-
 // keeping are states that are to be written together.
 type keeping struct {
 	sides       []store.Side

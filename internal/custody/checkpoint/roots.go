@@ -8,11 +8,15 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/ident"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
+	"j17/internal/custody/envlog"
 	"j17/internal/storage/store"
 )
 
@@ -23,19 +27,30 @@ const (
 	Tombstone = "tombstone"
 )
 
-func (s *Service) roots() *list[wire.RootCheckpoint] {
-	return &list[wire.RootCheckpoint]{store: s.Store, rows: roots, ids: rootIDs}
+// rootStore makes and keeps root checkpoints, and has the settings for those that are made by themselves.
+type rootStore struct {
+	store  Storage
+	engine *engine.Engine
+	log    *envlog.Service
+	clock  clock.Clock
+	mint   *ident.Minter
+	// turn is held while a row is added or removed, or settings are changed.
+	turn sync.Mutex
+}
+
+func (r *rootStore) roots() *list[wire.RootCheckpoint] {
+	return &list[wire.RootCheckpoint]{store: r.store, rows: roots, ids: rootIDs}
 }
 
 // Root makes a root checkpoint of all events that are there, for a reason.
-func (s *Service) Root(ctx context.Context, t j17.Tenant, reason string) (wire.RootCheckpoint, error) {
-	return s.makeRoot(ctx, t, reason, nil)
+func (r *rootStore) Root(ctx context.Context, t j17.Tenant, reason string) (wire.RootCheckpoint, error) {
+	return r.makeRoot(ctx, t, reason, nil)
 }
 
 // RootOf makes one because somebody asks for it; with an aggregate type, its aggregates are counted and no others.
-func (s *Service) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCheckpoint) (wire.RootCheckpoint, error) {
+func (r *rootStore) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootCheckpoint) (wire.RootCheckpoint, error) {
 	if ask.AggregateType != nil {
-		d, err := s.Engine.Decider(t)
+		d, err := r.engine.Decider(t)
 		if err == nil {
 			_, err = d.AggregateType(*ask.AggregateType)
 		}
@@ -43,22 +58,22 @@ func (s *Service) RootOf(ctx context.Context, t j17.Tenant, ask wire.NewRootChec
 			return wire.RootCheckpoint{}, err
 		}
 	}
-	return s.makeRoot(ctx, t, Manual, ask.AggregateType)
+	return r.makeRoot(ctx, t, Manual, ask.AggregateType)
 }
 
-func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, aggregateType *string) (wire.RootCheckpoint, error) {
+func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, aggregateType *string) (wire.RootCheckpoint, error) {
 	// What it says.
-	head, err := s.Log.Head(ctx, t)
+	head, err := r.log.Head(ctx, t)
 	if err != nil {
 		return wire.RootCheckpoint{}, engine.StorageError(err)
 	}
-	counted, err := s.count(ctx, t, head.Position)
+	counted, err := r.count(ctx, t, head.Position)
 	if err != nil {
 		return wire.RootCheckpoint{}, engine.StorageError(err)
 	}
 	made := wire.RootCheckpoint{
-		ID: s.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
-		AggregateType: aggregateType, CreatedAt: s.now(),
+		ID: r.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
+		AggregateType: aggregateType, CreatedAt: r.now(),
 	}
 	for typ, n := range counted.Types {
 		if aggregateType == nil || typ == *aggregateType {
@@ -67,9 +82,9 @@ func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, agg
 	}
 
 	// It is added with what was counted for it.
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	sides, err := s.roots().add(ctx, t, made.ID, &made)
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	sides, err := r.roots().add(ctx, t, made.ID, &made)
 	if err != nil {
 		return wire.RootCheckpoint{}, err
 	}
@@ -79,29 +94,29 @@ func (s *Service) makeRoot(ctx context.Context, t j17.Tenant, reason string, agg
 	}
 	sides = append(sides, put)
 	if reason == Auto {
-		rest, err := s.tooMany(ctx, t)
+		rest, err := r.tooMany(ctx, t)
 		if err != nil {
 			return wire.RootCheckpoint{}, err
 		}
 		sides = append(sides, rest...)
 	}
-	return made, engine.StorageError(s.Store.Write(ctx, t, sides))
+	return made, engine.StorageError(r.store.Write(ctx, t, sides))
 }
 
 // tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be kept.
-func (s *Service) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side, err error) {
-	set, err := s.Settings(ctx, t)
+func (r *rootStore) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side, err error) {
+	set, err := r.Settings(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	left := set.Keep - 1
-	err = s.roots().each(ctx, t, func(n *numbered[wire.RootCheckpoint]) bool {
+	err = r.roots().each(ctx, t, func(n *numbered[wire.RootCheckpoint]) bool {
 		switch {
 		case n.row.Reason != Auto:
 		case left > 0:
 			left--
 		default:
-			sides = append(sides, s.roots().remove(n.key)...)
+			sides = append(sides, r.roots().remove(n.key)...)
 		}
 		return true
 	})
@@ -109,13 +124,13 @@ func (s *Service) tooMany(ctx context.Context, t j17.Tenant) (sides []store.Side
 }
 
 // Roots returns up to limit root checkpoints behind the first offset ones, the newest first.
-func (s *Service) Roots(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.RootCheckpoint, error) {
-	return s.roots().page(ctx, t, offset, limit)
+func (r *rootStore) Roots(ctx context.Context, t j17.Tenant, offset, limit int) ([]wire.RootCheckpoint, error) {
+	return r.roots().page(ctx, t, offset, limit)
 }
 
 // LatestRoot returns the newest root checkpoint.
-func (s *Service) LatestRoot(ctx context.Context, t j17.Tenant) (wire.RootCheckpoint, error) {
-	page, err := s.roots().page(ctx, t, 0, 1)
+func (r *rootStore) LatestRoot(ctx context.Context, t j17.Tenant) (wire.RootCheckpoint, error) {
+	page, err := r.roots().page(ctx, t, 0, 1)
 	if err != nil {
 		return wire.RootCheckpoint{}, err
 	}
@@ -126,16 +141,16 @@ func (s *Service) LatestRoot(ctx context.Context, t j17.Tenant) (wire.RootCheckp
 }
 
 // GetRoot returns a root checkpoint by its id.
-func (s *Service) GetRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
-	found, err := s.findRoot(ctx, t, id)
+func (r *rootStore) GetRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
+	found, err := r.findRoot(ctx, t, id)
 	if err != nil {
 		return wire.RootCheckpoint{}, err
 	}
 	return found.row, nil
 }
 
-func (s *Service) findRoot(ctx context.Context, t j17.Tenant, id string) (*numbered[wire.RootCheckpoint], error) {
-	found, err := s.roots().get(ctx, t, id)
+func (r *rootStore) findRoot(ctx context.Context, t j17.Tenant, id string) (*numbered[wire.RootCheckpoint], error) {
+	found, err := r.roots().get(ctx, t, id)
 	if err == nil && found == nil {
 		err = j17.Errorf(j17.CodeNotFound, "There is no root checkpoint with this id in this environment")
 	}
@@ -143,14 +158,14 @@ func (s *Service) findRoot(ctx context.Context, t j17.Tenant, id string) (*numbe
 }
 
 // DeleteRoot removes a root checkpoint.
-func (s *Service) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	found, err := s.findRoot(ctx, t, id)
+func (r *rootStore) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wire.RootCheckpoint, error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	found, err := r.findRoot(ctx, t, id)
 	if err != nil {
 		return wire.RootCheckpoint{}, err
 	}
-	return found.row, engine.StorageError(s.Store.WriteFreeing(ctx, t, s.roots().remove(found.key)))
+	return found.row, engine.StorageError(r.store.WriteFreeing(ctx, t, r.roots().remove(found.key)))
 }
 
 // counted is how many aggregates of some types there are up to a position.
@@ -170,15 +185,15 @@ const (
 
 // count counts the aggregates of the declared types that have events up to a position: from where they were counted last, by the first
 // events of those that are new.
-func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
+func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*counted, error) {
 	var types []string
-	d, unknown := s.Engine.Decider(t)
+	d, unknown := r.engine.Decider(t)
 	if unknown == nil { // without a spec there are no types, and an erasure goes on
 		types = slices.Sorted(maps.Keys(d.Types))
 	}
 
 	// What was counted before, or is now. A type that the spec has no more does not count, whoever has counted it before.
-	c, err := s.counted(ctx, t)
+	c, err := r.counted(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +201,7 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*
 		maps.DeleteFunc(c.Types, func(typ string, _ uint64) bool { return !slices.Contains(types, typ) })
 	}
 	if !c.has(types) {
-		if c, err = s.countIDs(ctx, t, types); err != nil {
+		if c, err = r.countIDs(ctx, t, types); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +218,7 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*
 	c.Position = upTo.String()
 	for more := true; more && after.Compare(end) < 0; {
 		more = false
-		for ev, err := range s.Store.ReadFeed(ctx, t, after, countPage) {
+		for ev, err := range r.store.ReadFeed(ctx, t, after, countPage) {
 			if err != nil {
 				return nil, err
 			}
@@ -220,9 +235,9 @@ func (s *Service) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (*
 }
 
 // counted returns what was counted last.
-func (s *Service) counted(ctx context.Context, t j17.Tenant) (*counted, error) {
+func (r *rootStore) counted(ctx context.Context, t j17.Tenant) (*counted, error) {
 	c := &counted{}
-	item, err := s.Store.Get(ctx, t, counts, countKey)
+	item, err := r.store.Get(ctx, t, counts, countKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return c, nil
 	}
@@ -245,9 +260,9 @@ func (c *counted) has(types []string) bool {
 
 // countIDs counts the aggregates of types by their ids, which are fewer than events. It is a count as of a position where no event is written
 // meanwhile; where there is no such moment, it is that of before the first event.
-func (s *Service) countIDs(ctx context.Context, t j17.Tenant, types []string) (*counted, error) {
+func (r *rootStore) countIDs(ctx context.Context, t j17.Tenant, types []string) (*counted, error) {
 	for range countAttempts {
-		before, err := s.Store.Extent(ctx, t)
+		before, err := r.store.Extent(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -255,7 +270,7 @@ func (s *Service) countIDs(ctx context.Context, t j17.Tenant, types []string) (*
 		for _, typ := range types {
 			c.Types[typ] = 0
 			for after, more := "", true; more; {
-				ids, err := s.Store.Streams(ctx, t, typ, after, countPage)
+				ids, err := r.store.Streams(ctx, t, typ, after, countPage)
 				if err != nil {
 					return nil, err
 				}
@@ -265,7 +280,7 @@ func (s *Service) countIDs(ctx context.Context, t j17.Tenant, types []string) (*
 				c.Types[typ] += uint64(len(ids))
 			}
 		}
-		now, err := s.Store.Extent(ctx, t)
+		now, err := r.store.Extent(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -304,4 +319,23 @@ const (
 // validChange checks a change of settings.
 func validChange(change *wire.RootCheckpointSettingsChange) error {
 	return cmp.Or(bounded("every_events", change.EveryEvents, mostEvents), bounded("every_hours", change.EveryHours, mostHours), bounded("keep", change.Keep, mostKept))
+}
+
+// now is the time that something is made at.
+func (r *rootStore) now() time.Time { return r.clock.Now().UTC().Truncate(time.Millisecond) }
+
+// Settings returns when root checkpoints are made by themselves.
+func (r *rootStore) Settings(ctx context.Context, t j17.Tenant) (wire.RootCheckpointSettings, error) {
+	set := defaultSettings()
+	item, err := r.store.Get(ctx, t, settings, settingsKey)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return set, nil
+	case err != nil:
+		return set, engine.StorageError(err)
+	}
+	if err := json.Unmarshal(item.Value, &set); err != nil {
+		return set, engine.StorageError(&store.CorruptionError{Where: "the settings of root checkpoints", Err: err})
+	}
+	return set, nil
 }

@@ -104,13 +104,13 @@ func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error)
 	if err := s.o.Feed.Subscribe(ctx, j.Tenant, kind, sl.name, feed.After(j.At)); err != nil {
 		return nil, err
 	}
-	s.asks(ctx, j.Tenant, sl.name)
+	s.deferrals.asked(ctx, j.Tenant, sl.name)
 	status, err := s.o.Feed.Status(ctx, j.Tenant, kind, sl.name)
 	if err != nil {
 		return nil, err
 	}
 	if status.Lag > nearly {
-		s.wake(ctx, j.Tenant, sl.name) // it may rest in another process
+		s.deferrals.resume(ctx, j.Tenant, sl.name) // it may rest in another process
 	}
 	if status.Lag > nearly || sl.Fanout != nil {
 		return nil, build.Later{For: catchUp}
@@ -129,7 +129,7 @@ func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error)
 		if err := s.o.Store.Write(ctx, j.Tenant, []store.Side{h.put(sl.ID)}, j.Fence()); err != nil {
 			return nil, ignoreConflict(err)
 		}
-		s.tell(j.Tenant, sl.Old)
+		s.waiters.wake(j.Tenant, sl.Old)
 	}
 	return s.drop(ctx, j.Tenant, sl.Old)
 }

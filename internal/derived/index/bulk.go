@@ -52,7 +52,7 @@ type bulk struct {
 // far reports whether so many events follow, the first of them at a position, that they are worked off in bulk.
 func (u *upkeep) far(behind uint64, at j17.StreamID) bool {
 	return behind >= u.s.limits.bulkFrom && u.attempt == 1 && at.Compare(u.slot.after()) > 0 &&
-		at.Compare(u.s.small(u.t, u.slot.name)) > 0
+		at.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0
 }
 
 // begunFirst is for how long nobody begins after somebody who has begun has found no turn: until that one is done its slot is not read.
@@ -70,7 +70,7 @@ func (u *upkeep) inBulk(ctx context.Context) error {
 	case err != nil:
 		return err
 	case b == nil:
-		u.s.keepSmall(u.t, u.slot.name, last)
+		u.s.deferrals.setSinglyUpTo(u.t, u.slot.name, last)
 		return nil
 	case len(b.ids) == 0:
 		// Nothing that the index shows has changed; the feed keeps how far it is by itself.
@@ -236,7 +236,7 @@ func (u *upkeep) goOn(ctx context.Context) error {
 			return feed.Later{} // somebody else has gone on with it: what was compared with records is of before
 		}
 		if u.unhurried() && u.events(ctx) >= events+u.s.limits.restFrom {
-			u.s.pause(ctx, u.t, u.slot.name, leisure*u.s.o.Clock.Now().Sub(began))
+			u.s.deferrals.pause(ctx, u.t, u.slot.name, leisure*u.s.o.Clock.Now().Sub(began))
 		}
 	}
 	return feed.Later{}
@@ -253,7 +253,7 @@ func (u *upkeep) events(ctx context.Context) uint64 {
 
 // unhurried reports whether a backlog may take its time: nobody waits for it, and it has not become much more than what may be left.
 func (u *upkeep) unhurried() bool {
-	return u.behind < 2*u.s.limits.restMost && !u.s.isWanted(u.t, u.slot.name)
+	return u.behind < 2*u.s.limits.restMost && !u.s.deferrals.isWanted(u.t, u.slot.name)
 }
 
 // pace is how the rows of a backlog are computed.
@@ -270,7 +270,7 @@ func (u *upkeep) pace() pace {
 
 // beside is how rows are computed that are no backlog.
 func (u *upkeep) beside() pace {
-	if u.s.isWanted(u.t, u.slot.name) {
+	if u.s.deferrals.isWanted(u.t, u.slot.name) {
 		return wantedPace()
 	}
 	return backgroundPace()

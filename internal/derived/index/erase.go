@@ -40,10 +40,10 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, note j17.StreamID) error {
 	machine := clock.System{}
 	roused := false
-	var next *turn
+	var next *wait
 	defer func() { next.leave() }()
 	for {
-		behind := s.awaited(t, name)
+		behind := s.waiters.next(t, name)
 		sl, err := s.slot(ctx, t, name)
 		next.leave()
 		next = behind
@@ -58,7 +58,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		}
 
 		// One that follows the feed gets there, whoever sees to it.
-		s.asks(ctx, t, name)
+		s.deferrals.asked(ctx, t, name)
 		_, err = s.o.Feed.Status(ctx, t, kind, name)
 		if errors.Is(err, store.ErrNotFound) {
 			if err := s.beginAnew(ctx, t, sl); err != nil && !conflict(err) {
@@ -86,7 +86,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 		case <-over:
 			if !roused {
 				roused = true
-				s.wake(ctx, t, name) // it may rest in another process
+				s.deferrals.resume(ctx, t, name) // it may rest in another process
 			}
 		}
 		stop()
@@ -112,7 +112,7 @@ func (s *Service) beginAnew(ctx context.Context, t j17.Tenant, sl *slot) error {
 	if err != nil {
 		return err
 	}
-	defer s.tell(t, sl.name)
+	defer s.waiters.wake(t, sl.name)
 	if h.Building != sl.name && h.Serving == sl.name { // what is being built in its place may never be there
 		h.Serving = ""
 		return s.o.Store.Write(ctx, t, append(gone, h.put(sl.ID)))

@@ -97,18 +97,16 @@ type Service struct {
 	slots map[place]string
 	// idle are the slots whose subscriptions rest because the definition was not known.
 	idle map[place]bool
-	// crowds has who waits for slots to get on, reached up to where slots show all events though nothing was written for the last ones.
-	crowds  map[place]*crowd
+	// reached is up to where slots show all events though nothing was written for the last ones.
 	reached map[place]reach
-	// waiting has since when events wait for slots that are behind.
-	waiting map[place]time.Time
 	// resetting is held by who throws away all indexes of an environment, resets has when that was done.
 	resetting sync.Mutex
 	resets    map[j17.Tenant]time.Time
 	// large has a place for each question that holds many ids in memory.
 	large *work.Pool
-	// rests has when slots were asked for, and whether their upkeep rests.
-	rests map[place]*resting
+	// waiters are those that wait for slots to get on, deferrals the slots whose upkeep is deferred.
+	waiters   *waiters
+	deferrals *deferrals
 
 	// bulking is held by who works off many events at a time; bulk is what was worked off last if it is not done. begun is when somebody who has
 	// begun has found no turn, in nanoseconds.
@@ -160,12 +158,14 @@ func New(o Options) *Service {
 	}
 	large := int64(max(runtime.NumCPU(), 2))
 	s := &Service{
-		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{}, crowds: map[place]*crowd{},
-		reached: map[place]reach{}, resets: map[j17.Tenant]time.Time{}, waiting: map[place]time.Time{},
-		large: work.NewPool(large, large/2),
-		rests: map[place]*resting{}, limits: usual(),
+		o: o, known: map[place]*Definition{}, slots: map[place]string{}, idle: map[place]bool{},
+		reached: map[place]reach{}, resets: map[j17.Tenant]time.Time{},
+		large:  work.NewPool(large, large/2),
+		limits: usual(),
 	}
-	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch, Rest: s.mayRest})
+	s.waiters = &waiters{clock: o.Clock, slots: map[place]*slotWaiters{}}
+	s.deferrals = &deferrals{clock: o.Clock, feed: o.Feed, limits: &s.limits, slots: map[place]*deferral{}, waiting: map[place]time.Time{}}
+	o.Feed.Handle(feed.Kind{Name: kind, Types: s.types, Notes: true, Do: s.hand, Batch: maxBatch, Rest: s.deferrals.mayDefer})
 	o.Build.Handle(build.Kind{Name: kind, Page: s.page, Done: s.built, PageSize: buildPage, Sorted: true})
 	return s
 }
@@ -177,12 +177,7 @@ func (s *Service) Stats() Stats {
 		Rows: c.rows.Load(), Writes: c.writes.Load(), Batches: c.batches.Load(), Views: c.views.Load(), Waited: c.waited.Load(),
 		Late: c.late.Load(), Differences: c.differences.Load(), Fanouts: c.fanouts.Load(),
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.o.Clock.Now()
-	for _, since := range s.waiting {
-		stats.Lag = max(stats.Lag, now.Sub(since))
-	}
+	stats.Lag = s.deferrals.lag()
 	return stats
 }
 
@@ -434,7 +429,7 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) error {
 			continue // it may have taken over meanwhile
 		}
 		if err == nil {
-			s.tell(t, h.Building)
+			s.waiters.wake(t, h.Building)
 		}
 		return err
 	}
@@ -448,7 +443,7 @@ func (s *Service) drop(ctx context.Context, t j17.Tenant, name string) ([]store.
 	if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 		return nil, err
 	}
-	s.unneeded(t, name)
+	s.deferrals.drop(t, name)
 	sides := append(s.o.Build.Forget(kind, name), store.Side{Op: store.Delete, Space: slotSpace, Key: name})
 	keys := store.Prefix(name + "/")
 	return append(sides, s.o.Build.Remove(
@@ -491,8 +486,8 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 		}
 		if err == nil {
 			s.forget(t, id, d)
-			s.tell(t, h.Serving)
-			s.tell(t, h.Building)
+			s.waiters.wake(t, h.Serving)
+			s.waiters.wake(t, h.Building)
 		}
 		return err
 	}
@@ -512,8 +507,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 			delete(s.slots, at)
 			delete(s.idle, at)
 			delete(s.reached, at)
-			delete(s.waiting, at)
-			delete(s.rests, at)
+			s.deferrals.drop(at.tenant, at.name)
 		}
 	}
 }
@@ -530,8 +524,7 @@ func (s *Service) Forget(t j17.Tenant) {
 	maps.DeleteFunc(s.slots, func(at place, _ string) bool { return of(at) })
 	maps.DeleteFunc(s.idle, func(at place, _ bool) bool { return of(at) })
 	maps.DeleteFunc(s.reached, func(at place, _ reach) bool { return of(at) })
-	maps.DeleteFunc(s.waiting, func(at place, _ time.Time) bool { return of(at) })
-	maps.DeleteFunc(s.rests, func(at place, _ *resting) bool { return of(at) })
+	s.deferrals.forget(t)
 }
 
 // Status is how an index is.

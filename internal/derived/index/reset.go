@@ -46,7 +46,7 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 		if failed := s.o.Feed.Unsubscribe(ctx, t, kind, name); failed != nil {
 			return errors.Join(err, failed)
 		}
-		s.unneeded(t, name)
+		s.deferrals.drop(t, name)
 	}
 	sides, failed := s.o.Build.ForgetAll(ctx, t, kind)
 	if failed == nil {

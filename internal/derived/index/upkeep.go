@@ -60,10 +60,10 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	u := &upkeep{s: s, t: b.Tenant, d: d, slot: sl, behind: b.Behind, attempt: b.Attempt, size: max(maxRows>>min(b.Attempt-1, 10), 1)}
 	defer func() {
-		s.busy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
-		s.tell(b.Tenant, u.slot.name)
+		s.deferrals.setBusy(b.Tenant, u.slot.name, u.slot.Fanout != nil)
+		s.waiters.wake(b.Tenant, u.slot.name)
 	}()
-	s.behind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
+	s.deferrals.setBehind(b.Tenant, sl.name, time.UnixMilli(positionOf(&b.Entries[0]).Ms))
 
 	// What was begun comes first.
 	if sl.Fanout != nil {
@@ -73,7 +73,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 		sl = u.slot // it is further now
 	}
 	if u.far(b.Behind, positionOf(&b.Entries[0])) {
-		s.show(ctx, b.Tenant, sl.name)
+		s.waiters.show(ctx, b.Tenant, sl.name)
 		if err := u.inBulk(ctx); err != nil {
 			return u.mend(ctx, err)
 		}
@@ -98,7 +98,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	if err == nil {
 		b.Passed(u.slot.after())
-		s.behind(b.Tenant, sl.name, time.Time{})
+		s.deferrals.setBehind(b.Tenant, sl.name, time.Time{})
 	}
 	return u.mend(ctx, err)
 }
@@ -122,29 +122,10 @@ func (u *upkeep) mend(ctx context.Context, err error) error {
 	}
 	told := u.s.noticed(ctx, u.t, u.d.ID, u.slot.name, err)
 	if _, begun := errors.AsType[*NotReadyError](told); begun {
-		u.s.behind(u.t, u.slot.name, time.Time{})
+		u.s.deferrals.setBehind(u.t, u.slot.name, time.Time{})
 		return feed.Later{For: catchUp}
 	}
 	return told
-}
-
-// behind notes since when events wait for a slot, the zero time for none.
-func (s *Service) behind(t j17.Tenant, slot string, since time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if since.IsZero() {
-		delete(s.waiting, place{t, slot})
-	} else {
-		s.waiting[place{t, slot}] = since
-	}
-}
-
-// unneeded lets go of what is known of the upkeep of a slot.
-func (s *Service) unneeded(t j17.Tenant, slot string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.waiting, place{t, slot})
-	delete(s.rests, place{t, slot})
 }
 
 // positionOf returns where an entry of a feed is.
@@ -210,8 +191,8 @@ func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, 
 // many begins a change of many rows, with what follows in the feed: in bulk, which computes each row once however many aggregates have changed. Where
 // that is not to be had, what has changed is taken down by name.
 func (u *upkeep) many(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) error {
-	u.s.show(ctx, u.t, u.slot.name)
-	if u.attempt == 1 && to.Compare(u.s.small(u.t, u.slot.name)) > 0 {
+	u.s.waiters.show(ctx, u.t, u.slot.name)
+	if u.attempt == 1 && to.Compare(u.s.deferrals.singlyUpTo(u.t, u.slot.name)) > 0 {
 		before := u.slot.after()
 		if err := u.inBulk(ctx); err != nil {
 			return err

@@ -136,7 +136,7 @@ func (s *Service) replace(ctx context.Context, of place, slot string, what *Diff
 		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
 			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
 	}
-	s.tell(of.tenant, slot)
+	s.waiters.wake(of.tenant, slot)
 	return err
 }
 

@@ -69,7 +69,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 	defer stop()
 	var until time.Time
 	roused := false
-	var next *turn
+	var next *wait
 	defer func() { next.leave() }()
 	for {
 		v, behind, err := s.open(waiting, t, id, p)
@@ -114,7 +114,7 @@ func (s *Service) At(ctx context.Context, t j17.Tenant, id string, p j17.StreamI
 // rouse lets an index go on whose upkeep may rest in another process.
 func (s *Service) rouse(ctx context.Context, t j17.Tenant, id string) {
 	if h, err := s.head(ctx, t, id); err == nil && h.Serving != "" { // else it goes on by itself, a little later
-		s.wake(ctx, t, h.Serving)
+		s.deferrals.resume(ctx, t, h.Serving)
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *Service) late(ctx context.Context, t j17.Tenant, id string) error {
 }
 
 // open opens a view, unless the index is not at the position yet: then it returns the turn to wait for, which the caller leaves.
-func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *turn, err error) {
+func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.StreamID) (v *View, next *wait, err error) {
 	// How far it is is asked before the moment is opened: what was handled before is in it.
 	h, err := s.head(ctx, t, id)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	if h.Serving == "" {
 		return nil, nil, s.unbuilt(ctx, t, &h)
 	}
-	behind := s.awaited(t, h.Serving)
+	behind := s.waiters.next(t, h.Serving)
 	defer func() {
 		if v == nil && err == nil {
 			next = behind
@@ -148,7 +148,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 			behind.leave()
 		}
 	}()
-	s.asks(ctx, t, h.Serving)
+	s.deferrals.asked(ctx, t, h.Serving)
 	known, err := s.handled(ctx, t, h.Serving)
 	if err != nil {
 		return nil, nil, err

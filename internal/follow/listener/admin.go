@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/base/work"
 	"j17/internal/core/worker"
-	"j17/internal/follow/feed"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -45,15 +44,15 @@ func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec
 			if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
 				return err
 			}
-			err := s.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }, func(Status) ([]store.Side, []store.Fence, error) {
-				sides, _, err := s.unpark(ctx, t, name)
+			err := s.states.change(ctx, t, name, func(st *state) bool { st.Status = Active; return true }, func(Status) ([]store.Side, []store.Fence, error) {
+				sides, _, err := s.states.unpark(ctx, t, name)
 				return sides, nil, err
 			})
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 		}
-		if err := s.ensure(ctx, t, name); err != nil {
+		if err := s.states.ensure(ctx, t, name); err != nil {
 			return err
 		}
 	}
@@ -76,7 +75,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 	}
 	names := namesIn(s.o.Spec(t), env)
 	for _, name := range names {
-		if err := s.ensure(ctx, t, name); err != nil {
+		if err := s.states.ensure(ctx, t, name); err != nil {
 			return err
 		}
 	}
@@ -84,14 +83,14 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 		name := there[i].Name
 		if slices.Contains(names, name) {
 			if there[i].Paused {
-				if err := s.align(ctx, t, name); err != nil {
+				if err := s.states.align(ctx, t, name); err != nil {
 					return err
 				}
 			}
 			continue
 		}
 		// It is gone: what waits for it ends now. The subscription goes last, since by it the listener is found.
-		if err := s.endWaiting(ctx, t, name); err != nil {
+		if err := s.states.endWaiting(ctx, t, name); err != nil {
 			return err
 		}
 		if err := s.o.Feed.Unsubscribe(ctx, t, kind, name); err != nil {
@@ -99,53 +98,6 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 		}
 	}
 	return nil
-}
-
-// endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone. What is under way ends by itself.
-func (s *Service) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
-	// What tries under way come to is decided anew, without the listener.
-	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	for range maxTries {
-		sides, others, err := s.unpark(ctx, t, name)
-		if err != nil {
-			return err
-		}
-		now := s.o.Clock.Now()
-		for _, lane := range others {
-			if lane.Space != laneSpace {
-				continue
-			}
-			it, err := s.o.Store.Get(ctx, t, laneSpace, lane.Key)
-			if err != nil || it.Rev != lane.Rev {
-				continue // it goes on by itself
-			}
-			_, id, err := worker.ReadAttempts(it.Value)
-			if err != nil || len(id) == 0 {
-				continue
-			}
-			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
-			if err == nil && d.Next.Equal(it.Due) {
-				sides = append(sides, store.Side{Op: store.Put, Space: laneSpace, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
-			}
-		}
-
-		// In pieces, so that what changes meanwhile holds up few others.
-		again := false
-		for piece := range slices.Chunk(sides, endedAtOnce) {
-			switch err := s.o.Store.Write(ctx, t, piece); {
-			case overtaken(err):
-				again = true
-			case err != nil:
-				return err
-			}
-		}
-		if !again {
-			return nil
-		}
-	}
-	return errContended
 }
 
 // endedAtOnce is how many lanes of a listener that is gone are made due together.
@@ -162,79 +114,6 @@ func namesIn(c *spec.Compiled, env j17.Environment) (names []string) {
 		}
 	}
 	return names
-}
-
-// ensure makes the state of a listener, and its subscription from here on, where there are none.
-func (s *Service) ensure(ctx context.Context, t j17.Tenant, name string) error {
-	_, _, err := s.stateOf(ctx, t, name)
-	if errors.Is(err, store.ErrNotFound) {
-		err = s.o.Store.Write(ctx, t, []store.Side{on(0, put(stateSpace, name, state{Status: Active, Secret: NewSecret()}, time.Time{}))})
-		if overtaken(err) {
-			err = nil // somebody else was faster
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return s.o.Feed.Subscribe(ctx, t, kind, name, feed.End())
-}
-
-// change changes the state of a listener until it is what change wants, which reports whether there is something to do. More are
-// writes of the same commit, and what they rest on, by the status before.
-func (s *Service) change(
-	ctx context.Context, t j17.Tenant, name string, change func(*state) bool, more ...func(before Status) ([]store.Side, []store.Fence, error),
-) error {
-	for range maxTries {
-		st, rev, err := s.stateOf(ctx, t, name)
-		if err != nil {
-			return err
-		}
-		before := st.Status
-		if !change(&st) {
-			return nil
-		}
-		sides, fences := []store.Side{on(rev, put(stateSpace, name, st, time.Time{}))}, []store.Fence(nil)
-		for _, of := range more {
-			extra, rests, err := of(before)
-			if err != nil {
-				return err
-			}
-			sides, fences = append(sides, extra...), append(fences, rests...)
-		}
-		err = s.o.Store.Write(ctx, t, sides, fences...)
-		if overtaken(err) {
-			continue
-		}
-		return err
-	}
-	return errContended
-}
-
-// unpark returns the writes that make due again what has waited for a listener to go on. The fences hold as long as nothing else has
-// begun to wait: what was under way when the listener was stopped does so when it ends.
-func (s *Service) unpark(ctx context.Context, t j17.Tenant, name string) (sides []store.Side, fences []store.Fence, err error) {
-	now := s.o.Clock.Now()
-	for _, space := range []store.Space{laneSpace, replaySpace} {
-		for keys := store.Prefix(name + "/"); ; {
-			const page = 1000
-			items, err := s.o.Store.Scan(ctx, t, space, keys, page)
-			if err != nil {
-				return nil, nil, err
-			}
-			for _, it := range items {
-				keys = keys.After(it.Key)
-				if it.Due.IsZero() {
-					sides = append(sides, store.Side{Op: store.Put, Space: space, Key: it.Key, Value: it.Value, Due: now, Cond: store.IfRev, Rev: it.Rev})
-				} else {
-					fences = append(fences, store.Fence{Space: space, Key: it.Key, Rev: it.Rev})
-				}
-			}
-			if len(items) < page {
-				break
-			}
-		}
-	}
-	return sides, fences, nil
 }
 
 // List returns up to limit listeners of an environment by name, behind the first offset ones.
@@ -298,7 +177,7 @@ func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
 	}
-	err := s.change(ctx, t, name, func(st *state) bool {
+	err := s.states.change(ctx, t, name, func(st *state) bool {
 		paused := st.Status == Active
 		if paused {
 			st.Status = Paused
@@ -306,32 +185,9 @@ func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 		return paused
 	})
 	if err == nil {
-		err = s.align(ctx, t, name)
+		err = s.states.align(ctx, t, name)
 	}
 	return failure(err)
-}
-
-// align lets the feed hand over events to a listener if it is active, and only then.
-func (s *Service) align(ctx context.Context, t j17.Tenant, name string) error {
-	for {
-		st, rev, err := s.stateOf(ctx, t, name)
-		if err != nil {
-			return err
-		}
-		if st.Status == Active {
-			err = errors.Join(s.o.Feed.Resume(ctx, t, kind, name), s.o.Feed.Wake(ctx, t, kind, name))
-		} else {
-			err = s.o.Feed.Pause(ctx, t, kind, name)
-		}
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		// Somebody may have changed it meanwhile.
-		_, now, err := s.stateOf(ctx, t, name)
-		if err != nil || now == rev {
-			return err
-		}
-	}
 }
 
 // Resume lets a listener go on where it was stopped.
@@ -343,18 +199,18 @@ func (s *Service) Resume(ctx context.Context, t j17.Tenant, name string) error {
 	if err := s.o.Feed.Resume(ctx, t, kind, name); err != nil {
 		return failure(err)
 	}
-	err := s.change(ctx, t, name, func(st *state) bool {
+	err := s.states.change(ctx, t, name, func(st *state) bool {
 		st.Status = Active
 		return true
 	}, func(before Status) ([]store.Side, []store.Fence, error) {
-		sides, fences, err := s.unpark(ctx, t, name)
+		sides, fences, err := s.states.unpark(ctx, t, name)
 		if before == Active {
 			fences = nil // Nothing begins to wait, and much may be under way.
 		}
 		return sides, fences, err
 	})
 	if err == nil {
-		err = s.align(ctx, t, name)
+		err = s.states.align(ctx, t, name)
 	}
 	return failure(err)
 }
@@ -364,26 +220,11 @@ func (s *Service) Rotate(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
 	}
-	return failure(s.change(ctx, t, name, func(st *state) bool {
+	return failure(s.states.change(ctx, t, name, func(st *state) bool {
 		st.Previous, st.PreviousUntil = st.Secret, s.o.Clock.Now().Add(secretOverlap).Truncate(time.Second)
 		st.Secret = NewSecret()
 		return true
 	}))
-}
-
-// resecret gives a listener a secret that has none: it was restored from a backup that was not encrypted.
-func (s *Service) resecret(ctx context.Context, t j17.Tenant, name string) error {
-	fresh := false
-	err := s.change(ctx, t, name, func(st *state) bool {
-		if fresh = st.Secret == ""; fresh {
-			st.Secret = NewSecret()
-		}
-		return fresh
-	})
-	if err == nil && fresh {
-		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "the secret of a listener cannot be read here, and it has a new one: its endpoint has to be told", slog.String("tenant", string(t)), slog.String("listener", name))
-	}
-	return err
 }
 
 // tell tells operators of a listener whose endpoint is gone, and stops its subscription.
@@ -392,7 +233,7 @@ func (s *Service) tell(ctx context.Context, c *worker.Claim) error {
 	if err != nil {
 		return err
 	}
-	if err := s.align(ctx, c.Tenant, c.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := s.states.align(ctx, c.Tenant, c.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if err := s.o.Disabled(ctx, c.Tenant, c.Key, n.Delivery); err != nil {

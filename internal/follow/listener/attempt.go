@@ -154,7 +154,7 @@ func (s *Service) attempt(ctx context.Context, j job, rev uint64) error {
 	case l.state.Status != Active:
 		o.park = true
 	default:
-		if j, err = s.present(kept, j); err != nil {
+		if j, err = s.log.present(kept, j); err != nil {
 			return err
 		}
 		if j.event.Type != j.delivery.Type {
@@ -173,17 +173,6 @@ func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 		return j.listener, nil
 	}
 	return s.find(ctx, j.at.tenant, j.at.name)
-}
-
-// event reads the event of a delivery.
-func (s *Service) event(ctx context.Context, j job) (*j17.Event, error) {
-	for ev, err := range s.o.Store.ReadStream(ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version) {
-		if err != nil {
-			return nil, err
-		}
-		return ev.Clone(), nil
-	}
-	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
 }
 
 // outcome is what came of a try.
@@ -272,7 +261,7 @@ func (s *Service) settleOnce(ctx context.Context, j job, rev uint64, o outcome, 
 	if l == nil && !s.restored(j.at.tenant) {
 		return nil, false, errNoSpec // it went during the try
 	}
-	if o, err = s.withoutErased(ctx, l, j, o); err != nil {
+	if o, err = s.log.withoutErased(ctx, l, j, o); err != nil {
 		return nil, false, err
 	}
 	e := ending{s: s, l: l, j: j, rev: rev, o: o, d: *j.delivery, alone: first}

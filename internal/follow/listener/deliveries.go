@@ -1,10 +1,8 @@
 package listener
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -75,7 +73,7 @@ func (d *delivery) shown() Delivery {
 // that the filter selects. It is a *j17.Error of CodeWorkLimit where too many would have to be looked at.
 func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset, limit int) ([]Delivery, error) {
 	var page []Delivery
-	err := s.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
+	err := s.log.each(ctx, t, f, work.New(ctx, s.listWork), func(d *delivery) bool {
 		if f.Listener != "" && d.Listener != f.Listener || f.Key != "" && d.Key != f.Key || f.Status != "" && d.Status != f.Status {
 			return true
 		}
@@ -88,104 +86,6 @@ func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset
 		return nil, j17.Errorf(j17.CodeWorkLimit, "More than %d deliveries would have to be looked at. Ask for those of one listener and one status.", s.listWork/lookWork)
 	}
 	return page, failure(err)
-}
-
-// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it looks at is
-// charged to the budget, whose error it returns when that is used up.
-func (s *Service) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
-	var sources []*source
-	switch {
-	case f.Key != "":
-		// Those that were tried have a log; the others are in their lanes.
-		sources = append(sources, &source{space: logSpace, prefix: f.Key + "/"})
-	case f.Status != Pending:
-		names := []string{f.Listener}
-		if f.Listener == "" {
-			var err error
-			if names, err = s.names(ctx, t); err != nil {
-				return err
-			}
-		}
-		for _, name := range names {
-			for _, status := range []DeliveryStatus{Delivered, Failed} {
-				if f.Status == "" || f.Status == status {
-					sources = append(sources, &source{space: listSpace, prefix: name + "/" + string(status) + "/"})
-				}
-			}
-		}
-	}
-	if f.Status == "" || f.Status == Pending {
-		lanes, err := s.underWay(ctx, t, f, b)
-		if err != nil {
-			return err
-		}
-		sources = append(sources, &source{found: lanes, ended: true})
-	}
-	return s.merge(ctx, t, sources, b, do)
-}
-
-// names lists all listeners that the environment has had.
-func (s *Service) names(ctx context.Context, t j17.Tenant) (names []string, err error) {
-	for keys := (store.Range{}); ; {
-		const page = 1000
-		items, err := s.o.Store.Scan(ctx, t, stateSpace, keys, page)
-		if err != nil {
-			return nil, err
-		}
-		for i := range items {
-			names = append(names, items[i].Key)
-			keys = keys.After(items[i].Key)
-		}
-		if len(items) < page {
-			return names, nil
-		}
-	}
-}
-
-// underWay returns where the deliveries that are not over would stand in a list.
-func (s *Service) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
-	// The lanes, a page at a time.
-	keys := store.Range{}
-	if f.Listener != "" {
-		keys = store.Prefix(f.Listener + "/")
-	}
-	for {
-		const page = 1000
-		items, err := s.o.Store.Scan(ctx, t, laneSpace, keys, page)
-		if err != nil {
-			return nil, err
-		}
-
-		// The deliveries in them.
-		for i := range items {
-			if !b.Spend(lookWork) {
-				return nil, b.Err()
-			}
-			keys = keys.After(items[i].Key)
-			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {
-				continue
-			}
-			_, id, err := worker.ReadAttempts(items[i].Value)
-			if err != nil {
-				return nil, err
-			}
-			if len(id) == 0 {
-				continue // The next one is looked for.
-			}
-			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
-			if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
-				continue // With a key, what has a log is found by that.
-			}
-			if err != nil {
-				return nil, err
-			}
-			orders = append(orders, d.order())
-		}
-		if len(items) < page {
-			slices.Sort(orders)
-			return orders, nil
-		}
-	}
 }
 
 // searched tells of a lane that the next delivery is looked for.
@@ -231,46 +131,9 @@ func (src *source) next(ctx context.Context, st store.Sides, t j17.Tenant) (stri
 	return src.found[0], nil
 }
 
-// merge hands over the deliveries of several lists in their common order, each once, until do reports false.
-func (s *Service) merge(ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool) error {
-	for last := ""; ; {
-		var first *source
-		var at string
-		for _, src := range sources {
-			place, err := src.next(ctx, s.o.Store, t)
-			if err != nil {
-				return err
-			}
-			if place != "" && (at == "" || cmp.Less(place, at)) {
-				first, at = src, place
-			}
-		}
-		if first == nil {
-			return nil
-		}
-		if !b.Spend(lookWork) {
-			return b.Err()
-		}
-		if first.found = first.found[1:]; at == last {
-			continue
-		}
-		last = at
-		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(at))
-		if errors.Is(err, store.ErrNotFound) {
-			continue // It has just gone.
-		}
-		if err != nil {
-			return err
-		}
-		if !do(d) {
-			return nil
-		}
-	}
-}
-
 // Delivery returns a delivery and its log, the first try first. It is a *j17.Error of CodeNotFound where there is none.
 func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delivery, []Try, error) {
-	d, err := s.delivery(ctx, t, id)
+	d, err := s.log.delivery(ctx, t, id)
 	if err != nil {
 		return Delivery{}, nil, err
 	}
@@ -281,7 +144,7 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	// What was sent is made anew of the event: so it is kept in one place, and erased there.
 	request := ""
 	if len(tries) > 0 {
-		ev, err := s.event(ctx, job{at: at{t, d.Listener}, delivery: d})
+		ev, err := s.log.event(ctx, job{at: at{t, d.Listener}, delivery: d})
 		if err != nil {
 			return Delivery{}, nil, failure(err)
 		}
@@ -301,18 +164,6 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	return d.shown(), log, nil
 }
 
-func (s *Service) delivery(ctx context.Context, t j17.Tenant, id string) (*delivery, error) {
-	none := j17.Errorf(j17.CodeNotFound, "There is no delivery of that id. Delivered ones are kept for 7 days, failed ones for 30.")
-	if len(id) > maxID {
-		return nil, none
-	}
-	d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, none
-	}
-	return d, failure(err)
-}
-
 // maxID is longer than the id of any delivery.
 const maxID = 64
 
@@ -320,7 +171,7 @@ const maxID = 64
 // *j17.Error of CodeConflict where the listener is gone or not active.
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (Delivery, error) {
 	for range maxTries {
-		d, err := s.delivery(ctx, t, id)
+		d, err := s.log.delivery(ctx, t, id)
 		if err != nil {
 			return Delivery{}, err
 		}

@@ -62,13 +62,17 @@ type Service struct {
 	pool *pool
 	// turns are for conditions that keep a processor busy.
 	turns *work.Pool
-	// lagWork and countWork bound what a request may spend on counting: what listeners were not told, and what a replay tells. listWork bounds
+	// states and log are what is stored of listeners and of deliveries, source finds what a replay delivers again.
+	states *stateStore
+	log    *deliveryLog
+	source *replaySource
+	// lagWork bounds what a request may spend on counting what listeners were not told. listWork bounds
 	// what a page of deliveries costs.
-	lagWork, countWork, listWork int64
-	retries                      *worker.Queue
-	replays                      *worker.Queue
-	notices                      *worker.Queue
-	counts                       counters
+	lagWork, listWork int64
+	retries           *worker.Queue
+	replays           *worker.Queue
+	notices           *worker.Queue
+	counts            counters
 
 	// sending is the context of all tries, cut ends it.
 	sending context.Context //nolint:containedctx // it lives as long as the service
@@ -111,7 +115,8 @@ func schedule() []time.Duration {
 // New returns a service and registers its kind of subscriptions.
 func New(ctx context.Context, o Options) *Service {
 	turns := int64(max(runtime.NumCPU(), 2))
-	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, countWork: countWork, listWork: listWork}
+	s := &Service{o: o, mint: ident.NewMinter(o.Clock.Now), pool: newPool(), turns: work.NewPool(turns, turns/2), lagWork: lagWork, listWork: listWork}
+	s.states, s.log, s.source = &stateStore{&s.o}, &deliveryLog{&s.o}, &replaySource{o: &s.o, countWork: countWork}
 	s.sending, s.cut = context.WithCancel(context.WithoutCancel(ctx))
 	s.retries = o.Worker.Queue(worker.Work{Name: "listener_retries", Store: o.Store, Space: laneSpace, Do: s.retry, Lease: lease, AtOnce: 256, Each: 64})
 	s.replays = o.Worker.Queue(worker.Work{Name: "listener_replays", Store: o.Store, Space: replaySpace, Do: s.replayPage, Lease: lease, AtOnce: 16, Each: 4})
@@ -203,33 +208,19 @@ type listener struct {
 	source     string
 }
 
-// stateOf returns the state of a listener and its revision, store.ErrNotFound where there is none. One that was sealed with the key of another data
-// folder is that of a listener whose secret is not known.
-func (s *Service) stateOf(ctx context.Context, t j17.Tenant, name string) (state, uint64, error) {
-	it, err := s.o.Store.Get(ctx, t, stateSpace, name)
-	if errors.Is(err, store.ErrSealed) {
-		return state{Status: Active}, it.Rev, nil
-	}
-	if err != nil {
-		return state{}, 0, err
-	}
-	st, err := decode[state](stateSpace, &it)
-	return st, it.Rev, err
-}
-
 // find returns a listener, nil where the spec has none of that name for the environment or it has no state yet.
 func (s *Service) find(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
 	l := s.definition(t, name)
 	if l == nil {
 		return nil, nil
 	}
-	st, rev, err := s.stateOf(ctx, t, name)
+	st, rev, err := s.states.stateOf(ctx, t, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	if err == nil && st.Secret == "" {
-		if err = s.resecret(ctx, t, name); err == nil {
-			st, rev, err = s.stateOf(ctx, t, name)
+		if err = s.states.resecret(ctx, t, name); err == nil {
+			st, rev, err = s.states.stateOf(ctx, t, name)
 		}
 	}
 	st.rev = rev

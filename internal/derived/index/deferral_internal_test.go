@@ -38,20 +38,20 @@ func TestMayRest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := clock.NewManual(began)
 			at, end := place{"acme", "one"}, j17.StreamID{Ms: 1}
-			r := &resting{end: end, since: began.Add(-test.grew), busy: test.busy}
+			r := &deferral{end: end, since: began.Add(-test.grew), busy: test.busy}
 			if test.asked != 0 {
 				r.asked = began.Add(-test.asked)
 			}
-			s := &Service{
-				o: Options{Clock: now}, limits: limits{restFrom: 10, restEach: 20, restMost: 500},
-				rests: map[place]*resting{at: r}, waiting: map[place]time.Time{},
+			s := &deferrals{
+				clock: now, limits: &limits{restFrom: 10, restEach: 20, restMost: 500},
+				slots: map[place]*deferral{at: r}, waiting: map[place]time.Time{},
 			}
 			if is := s.isWanted(at.tenant, at.name); is != (test.asked > 0 && test.asked < wantedFor) {
 				t.Errorf("that it is wanted is %v", is)
 			}
 			for range 2 {
-				left := s.mayRest(at.tenant, at.name, test.behind, end)
-				if left > 0 != test.rests || left > restCalm || r.rests != test.rests || s.waiting[at].IsZero() == test.rests {
+				left := s.mayDefer(at.tenant, at.name, test.behind, end)
+				if left > 0 != test.rests || left > restCalm || r.deferred != test.rests || s.waiting[at].IsZero() == test.rests {
 					t.Errorf("it may rest for %s; %+v, %v", left, r, s.waiting)
 				}
 			}
@@ -63,7 +63,8 @@ func TestMayRest(t *testing.T) {
 func TestAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := place{"acme", "one"}
-		s := &Service{o: Options{Clock: clock.System{}}, limits: usual(), rests: map[place]*resting{at: {}}, waiting: map[place]time.Time{}}
+		most := usual()
+		s := &deferrals{clock: clock.System{}, limits: &most, slots: map[place]*deferral{at: {}}, waiting: map[place]time.Time{}}
 		took := func(slot string, meanwhile func()) time.Duration {
 			began, done := time.Now(), make(chan time.Duration, 1)
 			go func() {
@@ -77,13 +78,13 @@ func TestAPause(t *testing.T) {
 		if d := took(at.name, func() {}); d != time.Hour {
 			t.Errorf("a pause of an hour took %s", d)
 		}
-		if d := took(at.name, func() { s.asks(t.Context(), at.tenant, at.name) }); d != 0 {
+		if d := took(at.name, func() { s.asked(t.Context(), at.tenant, at.name) }); d != 0 {
 			t.Errorf("it went on for %s after somebody had asked", d)
 		}
-		if d := took("another", func() { s.asks(t.Context(), at.tenant, at.name) }); d != time.Hour || s.rests[place{"acme", "another"}] != nil {
-			t.Errorf("the pause of another slot took %s, %v", d, s.rests)
+		if d := took("another", func() { s.asked(t.Context(), at.tenant, at.name) }); d != time.Hour || s.slots[place{"acme", "another"}] != nil {
+			t.Errorf("the pause of another slot took %s, %v", d, s.slots)
 		}
-		if s.rests[at].hurry != nil {
+		if s.slots[at].hurry != nil {
 			t.Error("somebody could end a pause that is over")
 		}
 	})

@@ -1,0 +1,268 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/core/worker"
+	"j17/internal/storage/store"
+)
+
+// deliveryLog has the deliveries that are stored, with the log of their tries.
+type deliveryLog struct{ o *Options }
+
+// each hands over the deliveries that a filter may select, the newest first, until do reports false. Each row that it looks at is
+// charged to the budget, whose error it returns when that is used up.
+func (s *deliveryLog) each(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget, do func(*delivery) bool) error {
+	var sources []*source
+	switch {
+	case f.Key != "":
+		// Those that were tried have a log; the others are in their lanes.
+		sources = append(sources, &source{space: logSpace, prefix: f.Key + "/"})
+	case f.Status != Pending:
+		names := []string{f.Listener}
+		if f.Listener == "" {
+			var err error
+			if names, err = s.names(ctx, t); err != nil {
+				return err
+			}
+		}
+		for _, name := range names {
+			for _, status := range []DeliveryStatus{Delivered, Failed} {
+				if f.Status == "" || f.Status == status {
+					sources = append(sources, &source{space: listSpace, prefix: name + "/" + string(status) + "/"})
+				}
+			}
+		}
+	}
+	if f.Status == "" || f.Status == Pending {
+		lanes, err := s.underWay(ctx, t, f, b)
+		if err != nil {
+			return err
+		}
+		sources = append(sources, &source{found: lanes, ended: true})
+	}
+	return s.merge(ctx, t, sources, b, do)
+}
+
+// names lists all listeners that the environment has had.
+func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, err error) {
+	for keys := (store.Range{}); ; {
+		const page = 1000
+		items, err := s.o.Store.Scan(ctx, t, stateSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			names = append(names, items[i].Key)
+			keys = keys.After(items[i].Key)
+		}
+		if len(items) < page {
+			return names, nil
+		}
+	}
+}
+
+// underWay returns where the deliveries that are not over would stand in a list.
+func (s *deliveryLog) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
+	// The lanes, a page at a time.
+	keys := store.Range{}
+	if f.Listener != "" {
+		keys = store.Prefix(f.Listener + "/")
+	}
+	for {
+		const page = 1000
+		items, err := s.o.Store.Scan(ctx, t, laneSpace, keys, page)
+		if err != nil {
+			return nil, err
+		}
+
+		// The deliveries in them.
+		for i := range items {
+			if !b.Spend(lookWork) {
+				return nil, b.Err()
+			}
+			keys = keys.After(items[i].Key)
+			if _, _, key := cutKey(items[i].Key); f.Key != "" && key != f.Key {
+				continue
+			}
+			_, id, err := worker.ReadAttempts(items[i].Value)
+			if err != nil {
+				return nil, err
+			}
+			if len(id) == 0 {
+				continue // The next one is looked for.
+			}
+			d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, string(id))
+			if errors.Is(err, store.ErrNotFound) || err == nil && f.Key != "" && (d.Attempts > 0 || d.Track == d.ID) {
+				continue // With a key, what has a log is found by that.
+			}
+			if err != nil {
+				return nil, err
+			}
+			orders = append(orders, d.order())
+		}
+		if len(items) < page {
+			slices.Sort(orders)
+			return orders, nil
+		}
+	}
+}
+
+// merge hands over the deliveries of several lists in their common order, each once, until do reports false.
+func (s *deliveryLog) merge(ctx context.Context, t j17.Tenant, sources []*source, b *work.Budget, do func(*delivery) bool) error {
+	for last := ""; ; {
+		var first *source
+		var at string
+		for _, src := range sources {
+			place, err := src.next(ctx, s.o.Store, t)
+			if err != nil {
+				return err
+			}
+			if place != "" && (at == "" || cmp.Less(place, at)) {
+				first, at = src, place
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		if !b.Spend(lookWork) {
+			return b.Err()
+		}
+		if first.found = first.found[1:]; at == last {
+			continue
+		}
+		last = at
+		d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, idOf(at))
+		if errors.Is(err, store.ErrNotFound) {
+			continue // It has just gone.
+		}
+		if err != nil {
+			return err
+		}
+		if !do(d) {
+			return nil
+		}
+	}
+}
+
+func (s *deliveryLog) delivery(ctx context.Context, t j17.Tenant, id string) (*delivery, error) {
+	none := j17.Errorf(j17.CodeNotFound, "There is no delivery of that id. Delivered ones are kept for 7 days, failed ones for 30.")
+	if len(id) > maxID {
+		return nil, none
+	}
+	d, _, err := read[*delivery](ctx, s.o.Store, t, deliverySpace, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, none
+	}
+	return d, failure(err)
+}
+
+// event reads the event of a delivery.
+func (s *deliveryLog) event(ctx context.Context, j job) (*j17.Event, error) {
+	for ev, err := range s.o.Store.ReadStream(ctx, j.at.tenant, j.delivery.parsedKey(), j.delivery.Version, j.delivery.Version) {
+		if err != nil {
+			return nil, err
+		}
+		return ev.Clone(), nil
+	}
+	return nil, &store.CorruptionError{Where: "delivery " + j.delivery.ID, Err: errors.New("its event is not there")}
+}
+
+// eraseLogs takes the texts out of the logs of an aggregate's deliveries.
+func (s *deliveryLog) eraseLogs(ctx context.Context, t j17.Tenant, prefix string) error {
+	const page = 200
+	for keys := store.Prefix(prefix); ; {
+		items, err := s.o.Store.Scan(ctx, t, logSpace, keys, page)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			keys = keys.After(items[i].Key)
+			if err := s.eraseLog(ctx, t, items[i].Key, items[i].Key[len(prefix):]); err != nil {
+				return err
+			}
+		}
+		if len(items) < page {
+			return nil
+		}
+	}
+}
+
+// eraseLog takes the texts out of a log, and out of the delivery that stands at a place in lists.
+func (s *deliveryLog) eraseLog(ctx context.Context, t j17.Tenant, key, place string) error {
+	for range maxTries {
+		// The log, which goes when it would have.
+		it, err := s.o.Store.Get(ctx, t, logSpace, key)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tries, err := decode[[]try](logSpace, &it)
+		if err != nil {
+			return err
+		}
+		for i := range tries {
+			tries[i].Error, tries[i].Response = "", ""
+		}
+		sides := []store.Side{on(it.Rev, put(logSpace, key, tries, it.Expires))}
+
+		// The delivery.
+		row, err := s.o.Store.Get(ctx, t, deliverySpace, idOf(place))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			d, err := decode[*delivery](deliverySpace, &row)
+			if err != nil {
+				return err
+			}
+			d.LastError = ""
+			sides = append(sides, on(row.Rev, put(deliverySpace, d.ID, d, row.Expires)))
+		}
+		if err = s.o.Store.Write(ctx, t, sides); !overtaken(err) {
+			return err
+		}
+	}
+	return errContended
+}
+
+func (s *deliveryLog) generation(ctx context.Context, j job) (uint64, error) {
+	heads, err := s.o.Store.Heads(ctx, j.at.tenant, []j17.Key{j.delivery.parsedKey()})
+	if err != nil {
+		return 0, err
+	}
+	return heads[0].Generation, nil
+}
+
+// present returns a job that is about to be tried with its event as it is now. What is kept of one whose stream was ever rewritten may be
+// what it was before, and is read anew.
+func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
+	var err error
+	if j.generation, err = s.generation(ctx, j); err != nil {
+		return j, err
+	}
+	if j.event == nil || j.generation > 0 {
+		j.event, err = s.event(ctx, j)
+	}
+	return j, err
+}
+
+// withoutErased takes what an endpoint has said out of the outcome of a try, where the event was erased since the try began, or where no
+// fence of a listener tells of an erasure.
+func (s *deliveryLog) withoutErased(ctx context.Context, l *listener, j job, o outcome) (outcome, error) {
+	if o.try.Error == "" && o.try.Response == "" || o.over {
+		return o, nil
+	}
+	generation, err := s.generation(ctx, j)
+	if err == nil && (l == nil || generation != j.generation) {
+		o.try.Error, o.try.Response = "", ""
+	}
+	return o, err
+}
