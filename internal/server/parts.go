@@ -13,15 +13,16 @@ import (
 	"j17/internal/storage/store"
 )
 
-// parts lists all parts of the program, as a table in testdata/parts.txt shows them. Whoever needs a hook goes through the list, in its
-// order, which counts where one part rests on another:
+// parts lists all parts of the program; testdata/parts.txt shows them as a table. Code that needs a hook goes through
+// this list, in its order, which matters where one part rests on another:
 //
-//   - When time passes, scheduled events are written before checkpoints are made of what there is, and sagas go on last.
-//   - When streams are erased, checkpoints come before the engine, which they hand states to, and indexes before projections, which are
-//     computed from them.
+//   - When time passes, scheduled events are written before checkpoints are made of what there is, and sagas go on
+//     after both.
+//   - When streams are erased, checkpoints come before the engine, which they hand states to, and indexes before
+//     projections, which are computed from them.
 //   - After a deployment, projections come last: they begin the indexes that they need.
 //
-// It may be asked of a server that is not open, for what the parts are.
+// It may be called on a server that is not open, to learn what the parts are.
 func (s *Server) parts() []part.Part {
 	return []part.Part{
 		s.schedule.Part(),
@@ -70,7 +71,7 @@ func sealedSpaces() map[store.Space]func(value []byte) bool {
 	return sealed
 }
 
-// usePart tells those of the parts who go through their hooks, once, before anything runs.
+// useParts gives the list to the services that call hooks, once, before anything runs.
 func (s *Server) useParts() {
 	all := s.parts()
 	s.engine.Use(all...)
@@ -78,7 +79,8 @@ func (s *Server) useParts() {
 	s.erasures.Use(all...)
 }
 
-// timed returns the work that waits for a time or for events. A development server does it while its clock is moved.
+// timed returns the work that waits for a time or for events. A development server does it while its clock is
+// moved.
 func (s *Server) timed() (all []part.Work) {
 	for _, p := range s.parts() {
 		if p.Work.Settle != nil {
@@ -91,7 +93,8 @@ func (s *Server) timed() (all []part.Work) {
 // buildWait is how long a deployment waits for what it has begun to build, before it answers.
 const buildWait = 2 * time.Second
 
-// built waits a little for what is built after a deployment. Before the server runs nothing is built that could be waited for.
+// built waits a little for what is built after a deployment. Before the server runs nothing is built that could be
+// waited for.
 func (s *Server) built(ctx context.Context, t j17.Tenant) {
 	if !s.building.Load() {
 		return

@@ -306,7 +306,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	// Those who go through the hooks of all parts are told of them before anything runs.
+	// The services that call hooks are told of all parts before anything runs.
 	s.useParts()
 	return nil
 }
@@ -426,7 +426,10 @@ func (s *Server) Close() error {
 func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Loader = &loading.Loader{Engine: s.engine, Store: s.store, Log: s.logs, Loaded: s.usage.Loaded, Memory: Memory()}
 	o.Engine, o.Store, o.Registry, o.Auth, o.Blobs, o.Deploy = s.engine, s.store, s.registry, s.auth, s.blobs, s.deploy
-	o.Tail, o.Feed, o.Builds, o.Indexes, o.Projections, o.Places, o.Tagging = s.tail, s.feed, s.builds, s.indexes, s.projections, s.places, s.tagging
+	o.Tail, o.Indexes, o.Projections, o.Places, o.Tagging = s.tail, s.indexes, s.projections, s.places, s.tagging
+	for _, p := range s.parts() {
+		o.Metrics = append(o.Metrics, p.Metrics...)
+	}
 	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule

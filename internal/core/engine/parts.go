@@ -10,8 +10,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// hooks are what the parts of the program do when the engine writes, in the order of the parts. Of those that stand alone one part at most
-// has one; they are nil without it.
+// hooks are what the parts of the program do when the engine writes, in the order of the parts. Of those that stand
+// alone one part at most has one; they are nil without it.
 type hooks struct {
 	effects []part.EffectsOf
 	derived []part.DerivedOf
@@ -75,7 +75,8 @@ func (e *Engine) Part() part.Part {
 	spaces = append(spaces, part.Space{Declared: store.Declared{Space: failedImplications, Whole: true}})
 	return part.Part{
 		Name: "engine", Spaces: spaces,
-		Erase: part.Erase{Streams: e.Erase},
-		Work:  part.Work{Run: e.Run},
+		Erase:   part.Erase{Streams: e.Erase},
+		Work:    part.Work{Run: e.Run},
+		Metrics: e.metrics(),
 	}
 }

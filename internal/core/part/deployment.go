@@ -17,7 +17,8 @@ type Readiness struct {
 
 // Beside is what a spec means for the projections that were posted to an environment.
 type Beside struct {
-	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that it declares itself.
+	// Invalid are those that are not valid under the spec, and go away if it is deployed by force; Taken those that
+	// it declares itself.
 	Invalid, Taken []string
 	// Found has an error for each that is not valid, and a warning for each that is taken over.
 	Found []diag.Diagnostic

@@ -7,9 +7,10 @@ import (
 // Part returns what backups are to the rest of the program.
 func (s *Service) Part() part.Part {
 	return part.Part{
-		Name:   "backup",
-		Spaces: part.Spaces(rowSpace, idSpace, unfinishedSpace, dueSpace, settingsSpace, erasedSpace),
-		Erase:  part.Erase{Streams: s.Erase},
-		Work:   part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Name:    "backup",
+		Spaces:  part.Spaces(rowSpace, idSpace, unfinishedSpace, dueSpace, settingsSpace, erasedSpace),
+		Erase:   part.Erase{Streams: s.Erase},
+		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Metrics: s.metrics(),
 	}
 }

@@ -17,7 +17,8 @@ func (s *Service) Part() part.Part {
 			part.Space{Declared: store.Declared{Space: sourceSpace, Whole: true}},
 			part.Space{Declared: store.Declared{Space: slotSpace, Whole: true}},
 		),
-		Erase: part.Erase{Streams: s.Erase, Waits: true},
-		Work:  part.Work{Run: s.Run},
+		Erase:   part.Erase{Streams: s.Erase, Waits: true},
+		Work:    part.Work{Run: s.Run},
+		Metrics: s.metrics(),
 	}
 }

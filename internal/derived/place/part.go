@@ -15,9 +15,10 @@ func (s *Service) Part() part.Part {
 			// Keys of entries have coordinates.
 			part.Space{Declared: store.Declared{Space: cells, Whole: true}},
 		),
-		Commit: part.Commit{Derive: s.Derive, Mend: s.Mend},
-		Deploy: part.Deploy{Adopt: s.adopted, Await: s.Await, Forget: s.Forget},
-		Erase:  part.Erase{Beside: s.Leave, Streams: s.Erase},
-		Work:   part.Work{Run: s.Run},
+		Commit:  part.Commit{Derive: s.Derive, Mend: s.Mend},
+		Deploy:  part.Deploy{Adopt: s.adopted, Await: s.Await, Forget: s.Forget},
+		Erase:   part.Erase{Beside: s.Leave, Streams: s.Erase},
+		Work:    part.Work{Run: s.Run},
+		Metrics: s.metrics(),
 	}
 }

@@ -10,9 +10,11 @@ func (s *Service) Part() part.Part {
 		Name:   "projection",
 		Spaces: part.Spaces(postedSpace, headSpace, preparedSpace),
 		Deploy: part.Deploy{
-			Beside: s.Beside, Try: s.try, Ready: s.Ready, Unready: s.Unready, Adopt: s.Adopted, Await: s.await, Forget: s.Forget,
+			Beside: s.Beside, Try: s.try, Ready: s.Ready, Unready: s.Unready,
+			Adopt: s.Adopted, Await: s.await, Forget: s.Forget,
 		},
-		Erase: part.Erase{Streams: s.Erase},
-		Work:  part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Erase:   part.Erase{Streams: s.Erase},
+		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Metrics: s.metrics(),
 	}
 }

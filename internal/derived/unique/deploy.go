@@ -116,7 +116,7 @@ func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*g
 // not have yet are filled before, while events go on; those that come last are stored before commit is called, or after it has returned.
 // found has what the comparison with history has to say: where it is not empty, and commit returns nil, the first aggregate has what several
 // have. What commit does not store leaves nothing behind.
-func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit func(sides []store.Side, found []diag.Diagnostic) error) error {
+func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	w, err := s.wants(ctx, t, after)
 	if err != nil {
 		return engine.StorageError(err)

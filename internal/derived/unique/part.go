@@ -17,8 +17,10 @@ func (s *Service) Part() part.Part {
 			part.Space{Declared: store.Declared{Space: waiting, Whole: true}},
 		),
 		Commit: part.Commit{Unique: s.Look},
-		Deploy: part.Deploy{Try: s.Try, Ready: s.Ready, Unready: s.Unready, Fill: s.Deploy, Adopt: s.adopted, Forget: s.Forget},
-		Erase:  part.Erase{Streams: s.Erase},
-		Work:   part.Work{Run: s.Run},
+		Deploy: part.Deploy{
+			Try: s.Try, Ready: s.Ready, Unready: s.Unready, Fill: s.Deploy, Adopt: s.adopted, Forget: s.Forget,
+		},
+		Erase: part.Erase{Streams: s.Erase},
+		Work:  part.Work{Run: s.Run},
 	}
 }

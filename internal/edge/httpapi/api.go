@@ -22,6 +22,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
 	"j17/internal/core/engine"
+	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/checkpoint"
@@ -33,7 +34,6 @@ import (
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
 	"j17/internal/derived/projection"
-	"j17/internal/follow/feed"
 	"j17/internal/follow/listener"
 	"j17/internal/follow/saga"
 	"j17/internal/follow/schedule"
@@ -76,8 +76,7 @@ type Options struct {
 	Logs *envlog.Service
 	// Tagging tells how far older events are with their tags.
 	Tagging *build.Tagger
-	// Builds and Indexes tell what they have done.
-	Builds  *build.Service
+	// Indexes tells what indexes have.
 	Indexes *index.Service
 	Auth    *auth.Authenticator
 	// Keys and Addresses limit the rate of requests; nil means no limit.
@@ -96,8 +95,6 @@ type Options struct {
 	Cluster *Cluster
 	// Usage, if not nil, counts what instances use.
 	Usage *usage.Meter
-	// Feed hands events out to subscriptions.
-	Feed *feed.Subscriptions
 	// Sagas carries out the sagas of environments.
 	Sagas *saga.Service
 	// Projections answers reads of projections.
@@ -106,8 +103,9 @@ type Options struct {
 	Schedule *schedule.Service
 	// Backups makes and keeps backups.
 	Backups *backup.Service
-	// Worker, if not nil, is shown in the metrics.
-	Worker *worker.Kit
+	// Metrics are what the parts of the program count and measure. Worker, if not nil, is shown beside them.
+	Metrics []part.Metric
+	Worker  *worker.Kit
 	// Tail is what event streams and live views follow; nil means one of its own.
 	Tail   *tail.Tail
 	Clock  clock.Clock

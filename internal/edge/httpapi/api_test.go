@@ -108,9 +108,27 @@ func newFixture(tb testing.TB, change func(*httpapi.Options)) *fixture {
 	if change != nil {
 		change(&o)
 	}
+	o.Metrics = append(o.Metrics, metricsOf(&o)...)
 	f.API = httpapi.New(o)
 	f.handler = f.Public()
 	return f
+}
+
+// metricsOf returns what the parts count whose services an API has.
+func metricsOf(o *httpapi.Options) (all []part.Metric) {
+	parts := []part.Part{
+		o.Engine.Part(), o.Tail.Part(), o.Places.Part(), o.Tagging.Part(), o.Projections.Part(), o.Sagas.Part(), o.Schedule.Part(),
+		o.Listeners.Part(), o.Indexes.Part(), o.Backups.Part(), o.Scrub.Part(),
+	}
+	for i, has := range []bool{
+		true, true, o.Places != nil, o.Tagging != nil, o.Projections != nil, o.Sagas != nil, o.Schedule != nil,
+		o.Listeners != nil, o.Indexes != nil, o.Backups != nil, o.Scrub != nil,
+	} {
+		if has {
+			all = append(all, parts[i].Metrics...)
+		}
+	}
+	return all
 }
 
 // answer is the answer to a request.

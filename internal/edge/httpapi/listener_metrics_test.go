@@ -23,15 +23,16 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	var service *listener.Service
+	var events *feed.Subscriptions
 	f := newFixture(t, func(o *httpapi.Options) {
 		st, ok := o.Store.(store.Store)
 		if !ok {
 			t.Fatal("the fixture's store is not whole")
 		}
 		kit := worker.New(o.Clock, o.Logger)
-		o.Feed = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit})
+		events = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: kit})
 		service = listener.New(ctx, listener.Options{
-			Store: st, Feed: o.Feed, Worker: kit, Clock: o.Clock, Logger: o.Logger, Spec: o.Engine.Spec,
+			Store: st, Feed: events, Worker: kit, Clock: o.Clock, Logger: o.Logger, Spec: o.Engine.Spec,
 			Name:     func(j17.Tenant) (string, j17.Environment) { return "app", j17.Prod },
 			Disabled: func(context.Context, j17.Tenant, string, string) error { return nil },
 			Send: func(_ context.Context, m outbound.Message) (outbound.Answer, error) {
@@ -44,7 +45,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 				return outbound.Answer{Status: http.StatusNoContent}, nil
 			},
 		})
-		o.Listeners = service
+		o.Listeners, o.Metrics = service, events.Part().Metrics
 	})
 	tenant := j17.TenantOf(f.instance.ID, j17.Prod)
 	var listeners []string
@@ -53,7 +54,7 @@ func TestDeliveriesAreCounted(t *testing.T) {
 	}
 	f.Engine.Deploy(tenant, specOf(t, strings.TrimSuffix(strings.TrimSpace(apiSpec), "}")+`, "listeners": {`+strings.Join(listeners, ",")+`}}`), nil)
 	service.Adopted(ctx, tenant)
-	go func() { ended <- f.Feed.Run(ctx) }()
+	go func() { ended <- events.Run(ctx) }()
 	go func() { ended <- service.Run(ctx) }()
 	defer func() {
 		cancel()

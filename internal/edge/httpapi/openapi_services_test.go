@@ -38,6 +38,8 @@ type provided struct {
 	*administration
 	kit       *worker.Kit
 	store     store.Store
+	events    *feed.Subscriptions
+	builds    *build.Service
 	views     *projection.Service
 	listeners *listener.Service
 }
@@ -58,7 +60,7 @@ func provide(tb testing.TB) *provided {
 		o.Usage = usage.New(usage.Options{Store: st, Registry: o.Registry, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
 		o.Scrub = scrub.New(scrub.Options{Store: whole, Log: o.Logs, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Committed: func() uint64 { return 0 }})
 		o.AdvanceClock = func(context.Context, time.Duration) (time.Time, error) { return o.Clock.Now(), nil }
-		o.Feed = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
+		p.events = feed.New(feed.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit})
 		p.indexed(o)
 		p.told(tb.Context(), o)
 		p.kept(tb, o, backups)
@@ -68,8 +70,8 @@ func provide(tb testing.TB) *provided {
 
 // indexed adds projections with indexes, and deployments that wait for them.
 func (p *provided) indexed(o *httpapi.Options) {
-	o.Builds = build.New(build.Options{Store: p.store, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
-	o.Indexes = index.New(index.Options{Store: p.store, Feed: o.Feed, Build: o.Builds, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
+	p.builds = build.New(build.Options{Store: p.store, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
+	o.Indexes = index.New(index.Options{Store: p.store, Feed: p.events, Build: p.builds, Clock: o.Clock, Worker: p.kit, Logger: o.Logger})
 	p.views = projection.New(projection.Options{
 		Store: p.store, Engine: o.Engine, Indexes: o.Indexes, Places: o.Places, Clock: o.Clock, Logger: o.Logger, Worker: p.kit,
 		Hold: func(ctx context.Context, t j17.Tenant, f func(*spec.Compiled, store.Fence) error) error {
@@ -87,7 +89,7 @@ func (p *provided) indexed(o *httpapi.Options) {
 // told adds listeners.
 func (p *provided) told(ctx context.Context, o *httpapi.Options) {
 	p.listeners = listener.New(ctx, listener.Options{
-		Store: p.store, Feed: o.Feed, Worker: p.kit, Clock: o.Clock, Logger: o.Logger, Spec: o.Engine.Spec,
+		Store: p.store, Feed: p.events, Worker: p.kit, Clock: o.Clock, Logger: o.Logger, Spec: o.Engine.Spec,
 		Name:     func(j17.Tenant) (string, j17.Environment) { return "app", j17.Staging },
 		Disabled: func(context.Context, j17.Tenant, string, string) error { return nil },
 		Send: func(context.Context, outbound.Message) (outbound.Answer, error) {
@@ -206,7 +208,7 @@ func TestNodesAreAnswered(t *testing.T) {
 func TestListenersAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := provide(t)
-		p.run(t, p.Feed.Run, p.listeners.Run)
+		p.run(t, p.events.Run, p.listeners.Run)
 		all(t, p.deploysTo, asked{201, "POST", "staging", `{"agent_types":["user"],"aggregate_types":{"order":{"events":{"was_made":{"schema":{},"handler":[]}}}},
 			"listeners":{"told":{"url":"https://example.com/","events":["order.*"]}}}`})
 		write := p.writer(t)
@@ -251,7 +253,7 @@ const indexedSpec = `{"agent_types":["user"],"aggregate_types":{
 func TestPreparationsAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := provide(t)
-		p.run(t, p.Feed.Run, p.Indexes.Run)
+		p.run(t, p.events.Run, p.Indexes.Run)
 		all(t, p.deploysTo,
 			asked{201, "POST", "staging", ordersSpec("")},
 			asked{202, "POST", "staging&prepare=true", indexedSpec},
@@ -265,7 +267,7 @@ func TestPreparationsAreAnswered(t *testing.T) {
 		)
 
 		// What is built can be built again, and compared.
-		p.run(t, p.Builds.Run)
+		p.run(t, p.builds.Run)
 		synctest.Wait()
 		all(t, p.staging,
 			asked{200, "POST", "projections/summary/verify", ""},

@@ -91,20 +91,3 @@ func (a *API) errDamaged() error {
 	}
 	return j17.Errorf(j17.CodeUnavailable, "Stored data are damaged, in %s so far. GET /api/scrub, or j17 scrub status, tells where.", j17.Count(len(found), "place"))
 }
-
-// scrubMetrics shows what the present pass has looked at, and how much damage there is.
-func scrubMetrics(a *API, gauge func(name, help string, read func() float64)) {
-	if a.Scrub == nil {
-		return
-	}
-	gauge("j17_scrub_damaged", "Places in what is stored that are known to be damaged.", func() float64 { return float64(len(a.Scrub.Status().Damaged)) })
-	gauge("j17_scrub_pass", "The number of the pass over everything that is under way, or of the last one.", func() float64 { return float64(a.Scrub.Status().Pass.Number) })
-	gauge("j17_scrub_pass_bytes", "Bytes that this pass has looked at.", func() float64 { return float64(a.Scrub.Status().Pass.Bytes) })
-	gauge("j17_scrub_pass_events", "Events that this pass has looked at.", func() float64 { return float64(a.Scrub.Status().Pass.Events) })
-	gauge("j17_scrub_last_ended_seconds", "When the last pass has come to its end, in Unix seconds; 0 before the first one.", func() float64 {
-		if last := a.Scrub.Status().Last; last != nil {
-			return float64(last.EndedAt.Unix())
-		}
-		return 0
-	})
-}

@@ -7,8 +7,9 @@ import (
 // Part returns what subscriptions to feeds are to the rest of the program.
 func (s *Subscriptions) Part() part.Part {
 	return part.Part{
-		Name:   "feed",
-		Spaces: part.Spaces(subscriptions, marks, leases),
-		Work:   part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Name:    "feed",
+		Spaces:  part.Spaces(subscriptions, marks, leases),
+		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Metrics: s.metrics(),
 	}
 }

@@ -16,8 +16,9 @@ func (s *Service) Part() part.Part {
 			part.Space{Declared: store.Declared{Space: logSpace, OfStreams: true}},
 			part.Space{Declared: store.Declared{Space: deliverySpace, Whole: true}},
 		),
-		Deploy: part.Deploy{Prepare: s.Prepare, Adopt: s.Adopted},
-		Erase:  part.Erase{Streams: s.Erase},
-		Work:   part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Deploy:  part.Deploy{Prepare: s.Prepare, Adopt: s.Adopted},
+		Erase:   part.Erase{Streams: s.Erase},
+		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Metrics: s.metrics(),
 	}
 }

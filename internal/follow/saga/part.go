@@ -10,12 +10,15 @@ func (s *Service) Part() part.Part {
 	return part.Part{
 		Name: "saga",
 		Spaces: append(
-			part.Spaces(listSpace, workSpace, waitSpace, knownSpace, countSpace, arrivalSpace, queueSpace, admissionSpace),
+			part.Spaces(
+				listSpace, workSpace, waitSpace, knownSpace, countSpace, arrivalSpace, queueSpace, admissionSpace,
+			),
 			// Of events a saga has their positions only; what an older version has kept of errors may have more.
 			part.Space{Declared: store.Declared{Space: rowSpace, Whole: true}},
 		),
-		Commit: part.Commit{Effects: s.Effects},
-		Erase:  part.Erase{Streams: s.Erase},
-		Work:   part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Commit:  part.Commit{Effects: s.Effects},
+		Erase:   part.Erase{Streams: s.Erase},
+		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
+		Metrics: s.metrics(),
 	}
 }

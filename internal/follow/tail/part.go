@@ -7,7 +7,8 @@ import (
 // Part returns what streams of events are to the rest of the program.
 func (t *Tail) Part() part.Part {
 	return part.Part{
-		Name:  "tail",
-		Erase: part.Erase{Gone: t.Touch},
+		Name:    "tail",
+		Erase:   part.Erase{Gone: t.Touch},
+		Metrics: t.metrics(),
 	}
 }

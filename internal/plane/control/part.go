@@ -14,8 +14,9 @@ func (r *Registry) Part() part.Part {
 		Name: "control",
 		Spaces: append(
 			part.Spaces(
-				instanceSpace, nameSpace, droppedSpace, operatorSpace, emailSpace, keySpace, keyUseSpace, revokedSpace, failedLoginSpace, nodeSpace,
-				positionSpace, unsentSpace, faultSpace, faultAgeSpace, specHeadSpace, unannouncedSpace, formerHeads, formerRecords, formerInstanceRecords,
+				instanceSpace, nameSpace, droppedSpace, operatorSpace, emailSpace, keySpace, keyUseSpace, revokedSpace,
+				failedLoginSpace, nodeSpace, positionSpace, unsentSpace, faultSpace, faultAgeSpace, specHeadSpace,
+				unannouncedSpace, formerHeads, formerRecords, formerInstanceRecords,
 			),
 			part.Space{Declared: store.Declared{Space: specSpace}, Sealed: mayHaveHeaders},
 			part.Space{Declared: store.Declared{Space: formerSpecs}, Sealed: mayHaveHeaders},

@@ -8,9 +8,7 @@ import (
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/core/part"
-	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
-	"j17/internal/storage/store"
 )
 
 // Use tells the service of the parts of the program, once, before anything is deployed. They are asked in their order.
@@ -43,9 +41,7 @@ func (s *Service) beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 }
 
 // fill has made what has to be there when a spec comes into force, and calls commit with what is written then.
-func (s *Service) fill(
-	ctx context.Context, t j17.Tenant, after *decider.Decider, commit func(sides []store.Side, found []diag.Diagnostic) error,
-) error {
+func (s *Service) fill(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	for i := range s.parts {
 		if fill := s.parts[i].Deploy.Fill; fill != nil { // of one part at most
 			return fill(ctx, t, after, commit)
@@ -62,7 +58,8 @@ func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider,
 			if err != nil {
 				return err
 			}
-			r.Incompatible, r.Replay.Complete = append(r.Incompatible, trial.Found...), r.Replay.Complete && !trial.Partial
+			r.Incompatible = append(r.Incompatible, trial.Found...)
+			r.Replay.Complete = r.Replay.Complete && !trial.Partial
 			r.Projections = append(r.Projections, trial.Projections...)
 		}
 	}

@@ -1,0 +1,27 @@
+package part
+
+// Metric is a number that a part counts or measures, read when somebody asks.
+type Metric struct {
+	Name, Help string
+	// Counter tells that it counts since the start of the program, and never falls.
+	Counter bool
+	// Labels tell metrics of one name apart; nil for none.
+	Labels map[string]string
+	Read   func() float64
+}
+
+// Counter returns a metric that counts.
+func Counter(name, help string, read func() uint64) Metric {
+	return Metric{Name: name, Help: help, Counter: true, Read: func() float64 { return float64(read()) }}
+}
+
+// Gauge returns a metric that measures.
+func Gauge(name, help string, read func() float64) Metric {
+	return Metric{Name: name, Help: help, Read: read}
+}
+
+// With returns a metric with a label.
+func (m Metric) With(label, value string) Metric {
+	m.Labels = map[string]string{label: value}
+	return m
+}

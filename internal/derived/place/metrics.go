@@ -1,0 +1,17 @@
+package place
+
+import "j17/internal/core/part"
+
+// metrics are what is counted and measured of the part.
+func (s *Service) metrics() []part.Metric {
+	return []part.Metric{
+		part.Counter("j17_places_written_total", "Places of aggregates that were written with their events.",
+			func() uint64 { return s.Stats().Written }),
+		part.Counter("j17_place_rebuilds_total", "Times that the places of an environment were not as they should be, and were made anew.",
+			func() uint64 { return s.Stats().Rebuilt }),
+		part.Counter("j17_place_queries_total", "Questions about places that were answered, by page.",
+			func() uint64 { return s.Stats().Queries }),
+		part.Counter("j17_place_entries_read_total", "Entries and records that were looked at to answer them.",
+			func() uint64 { return s.Stats().Scanned }),
+	}
+}

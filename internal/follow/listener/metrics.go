@@ -1,0 +1,19 @@
+package listener
+
+import "j17/internal/core/part"
+
+// metrics are what is counted and measured of the part.
+func (s *Service) metrics() []part.Metric {
+	return []part.Metric{
+		part.Counter("j17_deliveries_delivered_total", "Tries of deliveries that a listener has taken.",
+			func() uint64 { return s.Counts().Delivered }),
+		part.Counter("j17_deliveries_retried_total", "Tries of deliveries that failed and are made again.",
+			func() uint64 { return s.Counts().Retried }),
+		part.Counter("j17_deliveries_failed_total", "Deliveries that were given up.",
+			func() uint64 { return s.Counts().Failed }),
+		part.Counter("j17_listeners_disabled_total", "Listeners whose endpoints have said that they are gone.",
+			func() uint64 { return s.Counts().Disabled }),
+		part.Gauge("j17_deliveries_in_flight", "Tries of deliveries under way.",
+			func() float64 { return float64(s.Counts().InFlight) }),
+	}
+}
