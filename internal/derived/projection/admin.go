@@ -46,7 +46,7 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 	}
 	defer sm.Close()
 	v := &survey{statuses: map[string]index.Status{}}
-	if v.reading, err = s.of(t, sm); err != nil {
+	if v.reading, err = s.readings.of(t, sm); err != nil {
 		return nil, err
 	}
 	if v.prepared, err = preparedAt(sm, v.in); err != nil || s.indexes == nil {

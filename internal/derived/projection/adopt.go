@@ -27,7 +27,7 @@ func (s *Service) needs(r *reading, d *definition) []*index.Definition {
 		all = append(all, x)
 	}
 	for _, q := range d.Queries() {
-		all = append(all, s.queryIndex(r.m, q))
+		all = append(all, s.lookups.queryIndex(r.m, q))
 	}
 	return all
 }
@@ -161,7 +161,7 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, name string) error 
 	}
 
 	// What was begun after the projections have changed, nobody would remove.
-	over, err := s.isOver(ctx, v.reading)
+	over, err := s.lookups.isOver(ctx, v.reading)
 	if err != nil || !over {
 		return err
 	}

@@ -29,7 +29,7 @@ const (
 // Try tells what a definition would make of the rows that there are, up to so many, and what it would cost; nothing changes. Errors are
 // those of PostDefinition.
 func (s *Service) Try(ctx context.Context, t j17.Tenant, p Posting, most int) (wire.ProjectionDryRun, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return wire.ProjectionDryRun{}, err
 	}
@@ -57,7 +57,7 @@ func (s *Service) letGo(ctx context.Context, r *reading, tried ...*definition) {
 	begun := false
 	for _, d := range tried {
 		for _, q := range d.Queries() {
-			status, err := s.indexes.Status(ctx, r.t, s.queryIndex(r.m, q).ID)
+			status, err := s.indexes.Status(ctx, r.t, s.lookups.queryIndex(r.m, q).ID)
 			if err == nil && !status.Ready {
 				return
 			}
@@ -84,7 +84,7 @@ func (s *Service) try(ctx context.Context, t j17.Tenant, after *decider.Decider,
 // TrySpec tells what a spec would make of the projections of an environment, with up to so many rows of all of them together: of those
 // that would yield something else, by name.
 func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Decider, most int) ([]wire.ProjectionTrial, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func reason(err error) string {
 // rows makes rows, all of them anew. What is too much for all of them together is made one by one.
 func (t *dryRun) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
-	err := t.s.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
+	err := t.s.values.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })
 	switch {
 	case crowded(b, len(ids)):
 		for i := range ids {

@@ -10,7 +10,7 @@ import (
 // Erase lets go of the values of an environment that are kept. One that is computed at this moment is not good any more when it is asked
 // for, since the streams that it was made of have other generations.
 func (s *Service) Erase(_ context.Context, t j17.Tenant, _ part.Erased) error {
-	s.kept.drop(t)
+	s.values.kept.drop(t)
 	return nil
 }
 

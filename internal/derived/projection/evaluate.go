@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 
 	"j17"
+	"j17/internal/base/clock"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
+	"j17/internal/derived/index"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -104,10 +106,23 @@ type row struct {
 	err  error
 }
 
+// evaluator computes what projections yield, and keeps it.
+type evaluator struct {
+	engine  *engine.Engine
+	indexes *index.Service
+	lookups *indexReader
+	clock   clock.Clock
+	kept    *keptValues
+	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
+	// the small ones.
+	maxStates int
+	memory    *work.Pool
+}
+
 // evaluation computes values of one projection as of one moment, of many rows together: what rows have in common is loaded once, and
 // what they need of one stage side by side. It is for one goroutine, and is to be closed.
 type evaluation struct {
-	s *Service
+	s *evaluator
 	r *reading
 	d *definition
 	// replay folds all states from the first event on.
@@ -126,7 +141,7 @@ type loaded struct {
 	err     error
 }
 
-func (s *Service) evaluation(r *reading, d *definition, b *work.Budget) *evaluation {
+func (s *evaluator) evaluation(r *reading, d *definition, b *work.Budget) *evaluation {
 	return &evaluation{s: s, r: r, d: d, b: b, env: tick.NewEnv(b), loaded: map[j17.Key]loaded{}}
 }
 
@@ -135,7 +150,7 @@ func (e *evaluation) close() { e.b.Release() }
 
 // each computes rows of the named form, as many together as there is memory for, and calls done for each of them in their order. All work
 // is charged to b. The error is one of all.
-func (s *Service) each(ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int, done func(e *evaluation, i int, of *row)) error {
+func (s *evaluator) each(ctx context.Context, r *reading, d *definition, b *work.Budget, ids []string, stages [][]int, done func(e *evaluation, i int, of *row)) error {
 	e := s.evaluation(r, d, b)
 	defer e.close()
 	rows := make([]*row, len(ids))

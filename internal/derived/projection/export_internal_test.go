@@ -13,7 +13,7 @@ func (s *Service) SettleIn(d time.Duration) { s.settle = d }
 
 // ViewAfter opens the index of a list for a read that began before meanwhile was called, and reports whether it has to begin anew.
 func (s *Service) ViewAfter(ctx context.Context, t j17.Tenant, name string, meanwhile func()) (anew bool, err error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return false, err
 	}

@@ -10,8 +10,8 @@ import (
 	"j17/internal/base/work"
 )
 
-// errLeft tells that whoever computed a value has gone before it was done.
-var errLeft = errors.New("projection: the computation was given up")
+// errAbandoned is the result of a computation whose caller has gone, for the others that wait for it.
+var errAbandoned = errors.New("projection: the computation was given up")
 
 // subject names a value: what a projection yields for one aggregate, or for parameters.
 type subject struct {
@@ -35,8 +35,8 @@ type keptValues struct {
 	seed   maphash.Seed
 	passed *work.Recent
 
-	// flights are the computations under way.
-	flights map[subject]*flight
+	// computing are the computations under way.
+	computing map[subject]*computation
 }
 
 // line is a list of values with what they are charged for.
@@ -65,7 +65,7 @@ const (
 
 func newKeptValues(limit int64) *keptValues {
 	return &keptValues{
-		limit: limit, all: map[subject]*list.Element{}, flights: map[subject]*flight{},
+		limit: limit, all: map[subject]*list.Element{}, computing: map[subject]*computation{},
 		seed: maphash.MakeSeed(), passed: work.NewRecent(limit / ownCharge / passedShare),
 	}
 }
@@ -203,14 +203,14 @@ type Stats struct {
 
 // Stats returns the counters.
 func (s *Service) Stats() Stats {
-	k := s.kept
+	k := s.values.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Stats{Hits: k.counts.hits, Misses: k.counts.misses, Shared: k.counts.shared, KeptBytes: k.once.used + k.often.used, Kept: len(k.all)}
 }
 
-// flight is one computation that everybody waits for who wants its value. What it has led to counts once done is closed.
-type flight struct {
+// computation is the computation of one value that all callers wait for who want it. value and err count once done is closed.
+type computation struct {
 	// at is the position that it computes the value of.
 	at    j17.StreamID
 	done  chan struct{}
@@ -219,24 +219,24 @@ type flight struct {
 }
 
 // join returns the computation of a value that is under way, and whether the caller has to carry it out, as of a position.
-func (k *keptValues) join(of subject, at j17.StreamID) (fl *flight, lead bool) {
+func (k *keptValues) join(of subject, at j17.StreamID) (c *computation, lead bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if fl = k.flights[of]; fl != nil {
+	if c = k.computing[of]; c != nil {
 		k.counts.shared++
-		return fl, false
+		return c, false
 	}
-	fl = &flight{at: at, done: make(chan struct{}), err: errLeft}
-	k.flights[of] = fl
-	return fl, true
+	c = &computation{at: at, done: make(chan struct{}), err: errAbandoned}
+	k.computing[of] = c
+	return c, true
 }
 
-// land tells all who wait what has become of a computation.
-func (k *keptValues) land(of subject, fl *flight) {
+// finish wakes all that wait for a computation.
+func (k *keptValues) finish(of subject, c *computation) {
 	k.mu.Lock()
-	delete(k.flights, of)
+	delete(k.computing, of)
 	k.mu.Unlock()
-	close(fl.done)
+	close(c.done)
 }
 
 // served counts values that were served as they were kept, and others that were computed.

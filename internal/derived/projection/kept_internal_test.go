@@ -96,7 +96,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	s := New(Options{Store: f.Store, Engine: f.Engine, Clock: f.Clock})
 	const states, size = 1 << 20, 14 << 10
 	const fits, count = states/size - 2, states/size + 1
-	s.bound(states)
+	s.values.bound(states)
 	var ids, refs []string
 	text := strings.Repeat("x", size)
 	for i := range count {
@@ -107,7 +107,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	most := int64(0)
 	read := func(ask *Ask) error {
 		_, err := s.Read(t.Context(), enginetest.Tenant, ask)
-		if used := s.memory.Used(); used != 0 {
+		if used := s.values.memory.Used(); used != 0 {
 			t.Errorf("%+v has left %d bytes behind", ask, used)
 		}
 		return err
@@ -124,7 +124,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 
 	// Several, some of which had to be computed with fewer others.
-	r, err := s.now(t.Context(), enginetest.Tenant)
+	r, err := s.readings.now(t.Context(), enginetest.Tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,13 +132,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.each(t.Context(), r, d, work.New(t.Context(), maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) {
-		most = max(most, s.memory.Used())
+	err = s.values.each(t.Context(), r, d, work.New(t.Context(), maxWork), ids, d.Stages, func(e *evaluation, i int, of *row) {
+		most = max(most, s.values.memory.Used())
 		if v := e.value(of); v.Err != nil || string(v.Data) != fmt.Sprintf(`{"n":%d}`, i) || v.Key.ID != ids[i] {
 			t.Errorf("row %d: %s of %s, %v", i, v.Data, v.Key, v.Err)
 		}
 	})
-	if used := s.memory.Used(); err != nil || used != 0 || most == 0 || most > states {
+	if used := s.values.memory.Used(); err != nil || used != 0 || most == 0 || most > states {
 		t.Errorf("%v; %d bytes were accounted for, %d are", err, most, used)
 	}
 }

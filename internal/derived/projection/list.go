@@ -104,7 +104,7 @@ func (s *Service) list(ctx context.Context, t j17.Tenant, ask *ListAsk) (*List, 
 
 // planned finds out what is asked for, and how it is served.
 func (s *Service) planned(ctx context.Context, t j17.Tenant, ask *ListAsk) (*reading, *definition, plan, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return nil, nil, plan{}, err
 	}
@@ -122,7 +122,7 @@ func (s *Service) Count(ctx context.Context, t j17.Tenant, name string, filters 
 }
 
 func (s *Service) count(ctx context.Context, t j17.Tenant, name string, filters map[string]string) (uint64, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return 0, err
 	}
@@ -294,7 +294,7 @@ func (g *page) values(ctx context.Context, ids []string) (values []*Value, err e
 		left := ids[len(values):]
 		some := left[:min(step, len(left))]
 		g.budget.Renew(maxWork)
-		more, err := g.s.rows(ctx, g.budget, g.at, g.d, some)
+		more, err := g.s.values.rows(ctx, g.budget, g.at, g.d, some)
 		g.work += g.budget.Spent()
 		if err != nil && (j17.CodeOf(err) != j17.CodeWorkLimit || len(some) == 1) {
 			return nil, err

@@ -76,7 +76,7 @@ func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids 
 	all := make([]index.Row, len(ids))
 	var failed error
 	tooMuch := false
-	err := s.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages, func(e *evaluation, i int, of *row) {
+	err := s.values.each(ctx, r, d, work.New(ctx, work.Replay), ids, d.IndexStages, func(e *evaluation, i int, of *row) {
 		all[i].ID = ids[i]
 		tooMuch = tooMuch || len(ids) > 1 && j17.CodeOf(of.err) == j17.CodeWorkLimit
 		entries, err := e.entries(of)

@@ -60,7 +60,7 @@ func (c *condition) ranges(of index.Range) []index.Range {
 
 // view opens the index of a projection, which has everything up to the reading's position.
 func (s *Service) view(ctx context.Context, r *reading, d *definition) (*index.View, error) {
-	return s.indexAt(ctx, r, s.rowIndex(r, d), r.m.At())
+	return s.lookups.indexAt(ctx, r, s.rowIndex(r, d), r.m.At())
 }
 
 // pages returns what reads up to limit rows after a place, page after page, in the order of the plan. About most are wanted of all of them, behind

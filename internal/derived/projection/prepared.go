@@ -122,7 +122,7 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 
 // built reports whether the indexes of a prepared definition are built, or why they cannot be.
 func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bool, failed string, err error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return false, "", err
 	}
@@ -279,7 +279,7 @@ func (n *nextSpecs) needs(s *Service, t j17.Tenant) []*index.Definition {
 
 // Ready begins to build the indexes that a spec needs which is to be deployed, waits a little, and tells how far they are.
 func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (part.Readiness, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		if j17.CodeOf(err) == j17.CodeNoSpec {
 			return part.Readiness{Done: true}, nil // there is nobody to wait for it

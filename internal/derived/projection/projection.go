@@ -79,13 +79,10 @@ type Service struct {
 	// settle is how long a change waits for indexes: settleTime.
 	settle time.Duration
 
-	kept *keptValues
-	// maxStates is how many bytes the states may have that one evaluation looks at together, memory what those of all may have, beyond
-	// the small ones.
-	maxStates int
-	memory    *work.Pool
-	// sets are the projections in force of each environment.
-	sets sets
+	// readings says what a read sees, lookups finds rows by indexes, values computes and keeps what projections yield.
+	readings *readings
+	lookups  *indexReader
+	values   *evaluator
 	// verifying are the comparisons with events that are under way.
 	verifying verifications
 }
@@ -97,9 +94,14 @@ func New(o Options) *Service {
 	}
 	s := &Service{
 		store: o.Store, engine: o.Engine, indexes: o.Indexes, places: o.Places, clock: o.Clock, logger: o.Logger, hold: o.Hold, changed: o.Changed, specPrepared: o.SpecPrepared, settle: settleTime,
-		kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)), verifying: newVerifications(),
+		verifying: newVerifications(),
 	}
-	s.bound(maxStates)
+	s.readings = &readings{store: o.Store, engine: o.Engine}
+	s.lookups = &indexReader{indexes: o.Indexes, readings: s.readings, adopting: &s.adopting}
+	s.values = &evaluator{
+		engine: o.Engine, indexes: o.Indexes, lookups: s.lookups, clock: o.Clock, kept: newKeptValues(cmp.Or(o.CacheBytes, DefaultCacheBytes)),
+	}
+	s.values.bound(maxStates)
 	if o.Worker != nil {
 		s.waiting = o.Worker.Queue(worker.Work{
 			Name: "prepared_projections", Store: o.Store, Space: preparedSpace, Do: s.carryOn, Lease: preparedLease, AtOnce: preparedAtOnce,
@@ -110,7 +112,7 @@ func New(o Options) *Service {
 
 // bound says how many bytes of states may be looked at together; all evaluations may have twice as many, and those of one environment
 // three quarters of that.
-func (s *Service) bound(states int) {
+func (s *evaluator) bound(states int) {
 	s.maxStates, s.memory = states, work.NewPool(2*int64(states), int64(states)*3/2)
 }
 
@@ -125,6 +127,14 @@ func (s *Service) Settle(ctx context.Context) error { return s.waiting.Settle(ct
 // NextDue returns when the next prepared definition is looked at.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.waiting.NextDue(ctx) }
 
+// readings makes what reads see.
+type readings struct {
+	store  Storage
+	engine *engine.Engine
+	// sets are the projections in force of each environment.
+	sets sets
+}
+
 // reading is what a read sees: aggregates as of one position, and the projections that are in force.
 type reading struct {
 	t  j17.Tenant
@@ -133,7 +143,7 @@ type reading struct {
 }
 
 // now returns the reading of the present position: it has all that was acknowledged before.
-func (s *Service) now(ctx context.Context, t j17.Tenant) (*reading, error) {
+func (s *readings) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
 		return nil, engine.StorageError(err)
@@ -143,7 +153,7 @@ func (s *Service) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 }
 
 // of returns the reading of what a moment of the store shows.
-func (s *Service) of(t j17.Tenant, sm store.Moment) (*reading, error) {
+func (s *readings) of(t j17.Tenant, sm store.Moment) (*reading, error) {
 	m, err := s.engine.Moment(t, sm.Position())
 	if err != nil {
 		return nil, err

@@ -36,8 +36,15 @@ const querySemantics = "1"
 // maxTouched is how many events between the position of an index and that of a read are looked at before the read waits for the index.
 const maxTouched = 1000
 
+// indexReader finds aggregates by the indexes of queries.
+type indexReader struct {
+	indexes  *index.Service
+	readings *readings
+	adopting *turns
+}
+
 // queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes them.
-func (s *Service) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition {
+func (s *indexReader) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition {
 	name, field := q.AggregateType, q.Field
 	handlers := m.Decider().Program(name).Fingerprint
 	sum := sha256.Sum256([]byte(querySemantics + " " + string(handlers[:]) + name + " " + field.Text))
@@ -216,7 +223,7 @@ func (e *evaluation) wanted(r *row, q *spec.Query) ([]value.Value, error) {
 
 // candidates returns the ids, in order, of all aggregates that may be what the query of a source looks for at the moment of the evaluation.
 func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []value.Value) ([]string, error) {
-	view, touched, err := e.s.near(ctx, e.r, src.Query)
+	view, touched, err := e.s.lookups.near(ctx, e.r, src.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +256,7 @@ func (e *evaluation) candidates(ctx context.Context, src *spec.Source, wanted []
 
 // near opens the index of a query, with the aggregates that have events between its position and that of a reading. Where there are too
 // many, it waits for the index.
-func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.View, []j17.Key, error) {
+func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*index.View, []j17.Key, error) {
 	d := s.queryIndex(r.m, q)
 	var wait j17.StreamID
 	for {
@@ -278,7 +285,7 @@ func (s *Service) near(ctx context.Context, r *reading, q *spec.Query) (*index.V
 
 // indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to build is begun. The
 // error is errRedeployed where the index has gone because the reading's projections are not in force any more.
-func (s *Service) indexAt(ctx context.Context, r *reading, d *index.Definition, at j17.StreamID) (*index.View, error) {
+func (s *indexReader) indexAt(ctx context.Context, r *reading, d *index.Definition, at j17.StreamID) (*index.View, error) {
 	s.indexes.Know(ctx, r.t, d) // after a start nobody does
 	view, err := s.indexes.At(ctx, r.t, d.ID, at)
 	if errors.Is(err, store.ErrNotFound) {
@@ -299,7 +306,7 @@ func (s *Service) indexAt(ctx context.Context, r *reading, d *index.Definition, 
 }
 
 // begin begins to build an index that is not there. What is not in force any more gets none: nobody would remove it.
-func (s *Service) begin(ctx context.Context, r *reading, d *index.Definition) error {
+func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition) error {
 	defer s.adopting.take(r.t)()
 	if over, err := s.isOver(ctx, r); err != nil || over {
 		return cmp.Or(err, errRedeployed)
@@ -309,11 +316,11 @@ func (s *Service) begin(ctx context.Context, r *reading, d *index.Definition) er
 }
 
 // isOver reports whether a reading's projections were in force and are not any more.
-func (s *Service) isOver(ctx context.Context, r *reading) (bool, error) {
+func (s *indexReader) isOver(ctx context.Context, r *reading) (bool, error) {
 	if !r.in.deployed {
 		return false, nil // they are tried, or prepared
 	}
-	now, err := s.now(ctx, r.t)
+	now, err := s.readings.now(ctx, r.t)
 	return err == nil && now.in != r.in, err
 }
 
@@ -321,7 +328,7 @@ func (s *Service) isOver(ctx context.Context, r *reading) (bool, error) {
 const buildWait = work.Wait
 
 // awaitBuild waits until an index is built, or for so long as a read may wait.
-func (s *Service) awaitBuild(ctx context.Context, t j17.Tenant, id string) error {
+func (s *indexReader) awaitBuild(ctx context.Context, t j17.Tenant, id string) error {
 	waiting, stop := context.WithTimeout(ctx, buildWait)
 	defer stop()
 	_, err := s.indexes.Await(waiting, t, id)
@@ -361,7 +368,7 @@ type indexProgress struct {
 }
 
 // unmoved reports whether the queries of a value still find what they have found.
-func (s *Service) unmoved(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
+func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
 	if len(v.Sets) == 0 {
 		return true, nil
 	}

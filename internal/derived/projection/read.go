@@ -40,7 +40,7 @@ type Reply struct {
 
 // IsNamed reports whether a projection has the named form, and so a list of rows.
 func (s *Service) IsNamed(ctx context.Context, t j17.Tenant, name string) (bool, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return false, err
 	}
@@ -56,7 +56,7 @@ func (s *Service) Read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, err
 }
 
 func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -64,28 +64,28 @@ func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, err
 	if err != nil {
 		return nil, err
 	}
-	want, err := s.wanted(ctx, r, d, ask)
+	want, err := s.values.wanted(ctx, r, d, ask)
 	if err != nil {
 		return nil, err
 	}
 	if ask.Until != nil {
-		return s.past(ctx, r, d, want, ask)
+		return s.values.past(ctx, r, d, want, ask)
 	}
 
 	of := subject{t, ask.Name, want.text()}
 	if ask.Synchronous {
-		v, err := s.compute(ctx, r, d, want, true)
+		v, err := s.values.compute(ctx, r, d, want, true)
 		if err != nil {
 			return nil, err
 		}
-		s.kept.put(of, v)
+		s.values.kept.put(of, v)
 		return &Reply{Value: v, Position: r.m.At()}, nil
 	}
-	return s.shared(ctx, r, d, want, of)
+	return s.values.shared(ctx, r, d, want, of)
 }
 
 // shared returns the value that is kept if it is good, or computes it, or waits for somebody who does.
-func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
+func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
 	b := work.New(ctx, maxWork)
 	for {
 		v := s.kept.get(of)
@@ -100,40 +100,40 @@ func (s *Service) shared(ctx context.Context, r *reading, d *definition, want wa
 			return &Reply{Value: v, Position: r.m.At()}, nil
 		}
 
-		fl, lead := s.kept.join(of, r.m.At())
+		running, lead := s.kept.join(of, r.m.At())
 		if lead {
-			err := s.lead(ctx, r, d, want, of, fl)
-			return &Reply{Value: fl.value, Position: fl.at}, err
+			err := s.lead(ctx, r, d, want, of, running)
+			return &Reply{Value: running.value, Position: running.at}, err
 		}
 		select {
-		case <-fl.done:
+		case <-running.done:
 		case <-ctx.Done():
 			return nil, engine.StorageError(ctx.Err())
 		}
 
 		// What was computed as of a later position is good for who came before. An earlier one may be good too: that is seen by what is
 		// kept now. If not, the next computation is a later one.
-		if fl.at.Compare(r.m.At()) >= 0 && !errors.Is(fl.err, errLeft) {
-			return &Reply{Value: fl.value, Position: fl.at}, fl.err
+		if running.at.Compare(r.m.At()) >= 0 && !errors.Is(running.err, errAbandoned) {
+			return &Reply{Value: running.value, Position: running.at}, running.err
 		}
 	}
 }
 
 // lead carries a computation out.
-func (s *Service) lead(ctx context.Context, r *reading, d *definition, want wanted, of subject, fl *flight) error {
-	defer s.kept.land(of, fl)
+func (s *evaluator) lead(ctx context.Context, r *reading, d *definition, want wanted, of subject, running *computation) error {
+	defer s.kept.finish(of, running)
 	v, err := s.compute(ctx, r, d, want, false)
 	if err != nil && ctx.Err() != nil {
 		return err // others go on without who has left
 	}
-	if fl.value, fl.err = v, err; err == nil {
+	if running.value, running.err = v, err; err == nil {
 		s.kept.put(of, v)
 	}
 	return err
 }
 
 // past computes a value as of a time.
-func (s *Service) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
+func (s *evaluator) past(ctx context.Context, r *reading, d *definition, want wanted, ask *Ask) (*Reply, error) {
 	if !d.hasPast() {
 		return nil, j17.Errorf(j17.CodeInvalidParameter, "A projection with a query has no past: leave 'at' out").At("at")
 	}
@@ -145,7 +145,7 @@ func (s *Service) past(ctx context.Context, r *reading, d *definition, want want
 }
 
 // current reports whether a value that was kept, nil for none, is what would be computed now.
-func (s *Service) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
+func (s *evaluator) current(ctx context.Context, r *reading, d *definition, v *Value) (bool, error) {
 	if v == nil || v.identity != d.identity(r.m.Decider()) {
 		return false, nil
 	}
@@ -179,7 +179,7 @@ func (v *Value) checking() int {
 }
 
 // compute computes a value.
-func (s *Service) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
+func (s *evaluator) compute(ctx context.Context, r *reading, d *definition, want wanted, replay bool) (*Value, error) {
 	e := s.evaluation(r, d, work.New(ctx, maxWork))
 	defer e.close()
 	e.replay = replay
@@ -199,7 +199,7 @@ func (s *Service) compute(ctx context.Context, r *reading, d *definition, want w
 // rows returns the values of rows of the named form as of a moment, in the order of their ids, which are canonical. What is kept and good
 // is taken. What is wrong with one row is its Err. All of them together may cost what b has: where that is not enough for several, some of them
 // or all have CodeWorkLimit for it.
-func (s *Service) rows(ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string) ([]*Value, error) {
+func (s *evaluator) rows(ctx context.Context, b *work.Budget, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values := s.kept.rows(r.t, d.Name, ids)
 	var missing []int
 	var others []string
@@ -263,7 +263,7 @@ func (w *wanted) text() string {
 }
 
 // wanted reads what was asked for.
-func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+func (s *evaluator) wanted(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	if d.IsNamed() {
 		for _, name := range sorted(ask.Params) {
 			return wanted{}, unknownParameter(name, d, ask, nil)
@@ -275,7 +275,7 @@ func (s *Service) wanted(ctx context.Context, r *reading, d *definition, ask *As
 }
 
 // asked reads what the array form was asked with.
-func (s *Service) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
+func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *Ask) (wanted, error) {
 	w := wanted{params: make(map[string]string, len(d.Params))}
 	only := d.OnlyParam()
 	inPath := only
@@ -336,7 +336,7 @@ func keyed(d *definition) (types []string) {
 
 // identifier returns the canonical form of what stands for an aggregate, and every other text as it is. The public names of aggregates
 // stand for them; one that nobody has stands for nothing.
-func (s *Service) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
+func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
 	var fault error
 	for _, typ := range p.IDOf {
 		key, err := s.engine.Resolve(ctx, r.t, typ, text)

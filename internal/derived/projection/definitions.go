@@ -69,7 +69,7 @@ func (d *definition) identity(of *decider.Decider) [sha256.Size]byte {
 type sets struct{ latest sync.Map } // of *inForce by j17.Tenant
 
 // inForce returns the projections of an environment under a spec, with those that are posted at a moment of the store.
-func (s *Service) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
+func (s *readings) inForce(t j17.Tenant, compiled *spec.Compiled, sm store.Moment) (*inForce, error) {
 	head, err := sm.Get(headSpace, headKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -147,7 +147,7 @@ type Declared struct {
 
 // Declared returns what an environment has now; CodeNoSpec where no spec is deployed to it.
 func (s *Service) Declared(ctx context.Context, t j17.Tenant) (Declared, error) {
-	r, err := s.now(ctx, t)
+	r, err := s.readings.now(ctx, t)
 	if err != nil {
 		return Declared{}, err
 	}
@@ -206,7 +206,7 @@ func (in *inForce) nearest(name string) string {
 
 // Forget lets go of what is known of the projections of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
-	s.sets.latest.Delete(t)
+	s.readings.sets.latest.Delete(t)
 	s.specs.all.Delete(t)
-	s.kept.drop(t)
+	s.values.kept.drop(t)
 }
