@@ -23,15 +23,7 @@ func checkpointsCommand(e *env) *cobra.Command {
 
 // showAnswer prints an answer as JSON, or as a line for people.
 func showAnswer[T any](e *env, raw json.RawMessage, asJSON bool, line func(T) string) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	answer, err := decoded[T](raw)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(e.out, printable(line(answer)))
-	return err
+	return printAs(e, raw, asJSON, onOneLine(line))
 }
 
 // ofCheckpoint is what a checkpoint is of.
@@ -165,19 +157,17 @@ func checkpointListCommand(e *env) *cobra.Command {
 }
 
 func checkpointShowCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{Use: "show ID", Short: "Show a checkpoint", Example: "  j17 checkpoint show chk_4k7vx9tz2nqr8w3"},
-		http.MethodGet, func(id string) []string { return []string{"checkpoints", id} },
-		func(raw json.RawMessage, asJSON bool) error {
-			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string {
-				c := &m.Checkpoint
-				if c.Progress != nil {
-					return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
-				}
-				return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), j17.Count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
-			})
-		},
-	)
+	return verbCommand(e, verb[wire.CheckpointMade]{
+		use: "show ID", short: "Show a checkpoint", example: "  j17 checkpoint show chk_4k7vx9tz2nqr8w3",
+		method: http.MethodGet, path: "checkpoints/{}",
+		show: onOneLine(func(m wire.CheckpointMade) string {
+			c := &m.Checkpoint
+			if c.Progress != nil {
+				return fmt.Sprintf("%s  %s, %s at %s, %s", c.ID, ofCheckpoint(c), cmp.Or(c.Error, statusOf(c)), c.Position, when(c.CreatedAt))
+			}
+			return fmt.Sprintf("%s  %s, %s at %s, %s, %s", c.ID, ofCheckpoint(c), j17.Count(c.Aggregates, "aggregate"), c.Position, c.StateHash, when(c.CreatedAt))
+		}),
+	})
 }
 
 func checkpointRestoreCommand(e *env) *cobra.Command {
@@ -233,13 +223,10 @@ func (o *operating) restoreCheckpoint(ctx context.Context, id string) (raw json.
 }
 
 func checkpointDeleteCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{Use: "delete ID", Short: "Delete a checkpoint, or cancel one that is being made", Example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3"},
-		http.MethodDelete, func(id string) []string { return []string{"checkpoints", id} },
-		func(raw json.RawMessage, asJSON bool) error {
-			return showAnswer(e, raw, asJSON, func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" })
-		},
-	)
+	return verbCommand(e, verb[wire.CheckpointMade]{
+		use: "delete ID", short: "Delete a checkpoint, or cancel one that is being made", example: "  j17 checkpoint delete chk_4k7vx9tz2nqr8w3",
+		method: http.MethodDelete, path: "checkpoints/{}", show: onOneLine(func(m wire.CheckpointMade) string { return m.Checkpoint.ID + "  deleted" }),
+	})
 }
 
 func checkpointRootCommand(e *env) *cobra.Command {
@@ -283,13 +270,10 @@ func rootListCommand(e *env) *cobra.Command {
 }
 
 func rootDeleteCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{Use: "delete ID", Short: "Delete a root that was noted", Example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3"},
-		http.MethodDelete, func(id string) []string { return []string{"root-checkpoints", id} },
-		func(raw json.RawMessage, asJSON bool) error {
-			return showAnswer(e, raw, asJSON, func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" })
-		},
-	)
+	return verbCommand(e, verb[wire.RootCheckpointMade]{
+		use: "delete ID", short: "Delete a root that was noted", example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3",
+		method: http.MethodDelete, path: "root-checkpoints/{}", show: onOneLine(func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" }),
+	})
 }
 
 func rootSettingsCommand(e *env) *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -53,35 +52,24 @@ func answerOf(status *int, fault *string) string {
 }
 
 func deliveriesShowCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{
-			Use: "show ID", Short: "Show a delivery with each of its tries", Example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
-			Long: "Show a delivery with each of its tries and the beginning of what was answered. What was sent is there with --json.",
-		},
-		http.MethodGet, func(id string) []string { return []string{"deliveries", id} }, func(raw json.RawMessage, asJSON bool) error { return printDelivery(e, raw, asJSON) },
-	)
+	return verbCommand(e, verb[wire.DeliveryShown]{
+		use: "show ID", short: "Show a delivery with each of its tries", example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
+		long:   "Show a delivery with each of its tries and the beginning of what was answered. What was sent is there with --json.",
+		method: http.MethodGet, path: "deliveries/{}", show: printDelivery,
+	})
 }
 
 func deliveriesRetryCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{
-			Use: "retry ID", Short: "Send the message of a delivery again", Example: "  j17 listener deliveries retry dlv_4k7vx9tz2nqr8w3",
-			Long: `Send the message of a delivery again, under the same id, whatever became of it. One that waits for its next try is tried at once. Exit
+	return verbCommand(e, verb[wire.DeliveryShown]{
+		use: "retry ID", short: "Send the message of a delivery again", example: "  j17 listener deliveries retry dlv_4k7vx9tz2nqr8w3",
+		long: `Send the message of a delivery again, under the same id, whatever became of it. One that waits for its next try is tried at once. Exit
 code 4: the listener is paused, disabled or not in the spec any more.`,
-		},
-		http.MethodPost, func(id string) []string { return []string{"deliveries", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printDelivery(e, raw, asJSON) },
-	)
+		method: http.MethodPost, path: "deliveries/{}/retry", show: printDelivery,
+	})
 }
 
-// printDelivery prints the answer that has a delivery.
-func printDelivery(e *env, raw json.RawMessage, asJSON bool) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	shown, err := decoded[wire.DeliveryShown](raw)
-	if err != nil {
-		return err
-	}
+// printDelivery prints a delivery with its tries.
+func printDelivery(e *env, shown wire.DeliveryShown) error {
 	d := &shown.Delivery
 	if err := e.printTable(deliveryHeader(), [][]string{describeDelivery(*d)}); err != nil {
 		return err

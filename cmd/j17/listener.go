@@ -35,42 +35,28 @@ func describeListener(l wire.Listener) []string {
 }
 
 func listenerPauseCommand(e *env) *cobra.Command {
-	return listenerChangeCommand(e, &cobra.Command{
-		Use: "pause NAME", Short: "Tell a listener nothing more until it is resumed", Example: "  j17 listener pause accounting --env prod",
-	}, "pause", func(raw json.RawMessage, asJSON bool) error { return printListener(e, raw, asJSON) })
-}
-
-func listenerResumeCommand(e *env) *cobra.Command {
-	return listenerChangeCommand(e, &cobra.Command{
-		Use: "resume NAME", Short: "Go on with a listener that was paused or disabled, where it was", Example: "  j17 listener resume accounting --env prod",
-	}, "resume", func(raw json.RawMessage, asJSON bool) error { return printListener(e, raw, asJSON) })
-}
-
-func listenerRotateCommand(e *env) *cobra.Command {
-	return listenerChangeCommand(e, &cobra.Command{
-		Use: "rotate-secret NAME", Short: "Give a listener a new secret, and print it", Example: "  j17 listener rotate-secret accounting --env prod",
-		Long: "Give a listener a new secret, and print it. For a day messages are signed with the one before as well.",
-	}, "rotate_secret", func(raw json.RawMessage, asJSON bool) error {
-		return showAnswer(e, raw, asJSON, func(m wire.ListenerChanged) string { return m.Listener.Secret })
+	return verbCommand(e, verb[wire.ListenerChanged]{
+		use: "pause NAME", short: "Tell a listener nothing more until it is resumed", example: "  j17 listener pause accounting --env prod",
+		method: http.MethodPost, path: "listeners/{}/pause", show: inOneRow(listenerHeader, changedListener),
 	})
 }
 
-// listenerChangeCommand is a command that changes a listener by one of its routes.
-func listenerChangeCommand(e *env, cmd *cobra.Command, route string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
-	return opsCommand(e, cmd, http.MethodPost, func(name string) []string { return []string{"listeners", name, route} }, show)
+func listenerResumeCommand(e *env) *cobra.Command {
+	return verbCommand(e, verb[wire.ListenerChanged]{
+		use: "resume NAME", short: "Go on with a listener that was paused or disabled, where it was", example: "  j17 listener resume accounting --env prod",
+		method: http.MethodPost, path: "listeners/{}/resume", show: inOneRow(listenerHeader, changedListener),
+	})
 }
 
-// printListener prints the answer that has a listener.
-func printListener(e *env, raw json.RawMessage, asJSON bool) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	m, err := decoded[wire.ListenerChanged](raw)
-	if err != nil {
-		return err
-	}
-	return e.printTable(listenerHeader(), [][]string{describeListener(m.Listener)})
+func listenerRotateCommand(e *env) *cobra.Command {
+	return verbCommand(e, verb[wire.ListenerChanged]{
+		use: "rotate-secret NAME", short: "Give a listener a new secret, and print it", example: "  j17 listener rotate-secret accounting --env prod",
+		long:   "Give a listener a new secret, and print it. For a day messages are signed with the one before as well.",
+		method: http.MethodPost, path: "listeners/{}/rotate_secret", show: onOneLine(func(m wire.ListenerChanged) string { return m.Listener.Secret }),
+	})
 }
+
+func changedListener(m wire.ListenerChanged) []string { return describeListener(m.Listener) }
 
 func listenerReplayCommand(e *env) *cobra.Command {
 	var ask wire.ListenerReplay

@@ -525,24 +525,76 @@ func (o *operating) opsCall(ctx context.Context, method string, body any, more .
 	return raw, err
 }
 
-// opsCommand is a command about one thing of an environment, whose id or name is its argument.
-func opsCommand(e *env, cmd *cobra.Command, method string, path func(id string) []string, show func(raw json.RawMessage, asJSON bool) error) *cobra.Command {
+// verb is a command about one thing of an environment, whose id or name is its argument: a request, and how its answer is printed.
+type verb[T any] struct {
+	use, short, long, example string
+	method                    string
+	// path is that of the request below the environment; "{}" stands for the argument.
+	path string
+	// confirm, where it is not "", is asked first unless --yes is given; "{}" stands for the argument.
+	confirm string
+	// show prints an answer for people.
+	show func(*env, T) error
+}
+
+func verbCommand[T any](e *env, v verb[T]) *cobra.Command {
 	var asJSON bool
-	cmd.Args = exactly(strings.Fields(cmd.Use)[1])
+	yes := true
+	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: exactly(strings.Fields(v.use)[1])}
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
+	if v.confirm != "" {
+		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	}
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !yes {
+			if err := e.confirm(cmd.Context(), yes, strings.ReplaceAll(v.confirm, "{}", plain(args[0]))); err != nil {
+				return err
+			}
+		}
 		o, err := operate(e, cmd, r)
 		if err != nil {
 			return err
 		}
-		raw, err := o.opsCall(cmd.Context(), method, nil, path(args[0])...)
+		path := strings.Split(v.path, "/")
+		for i := range path {
+			if path[i] == "{}" {
+				path[i] = args[0]
+			}
+		}
+		raw, err := o.opsCall(cmd.Context(), v.method, nil, path...)
 		if err != nil {
 			return err
 		}
-		return show(raw, asJSON)
+		return printAs(e, raw, asJSON, v.show)
 	}
 	return cmd
+}
+
+// printAs prints an answer as JSON, or for people.
+func printAs[T any](e *env, raw json.RawMessage, asJSON bool, show func(*env, T) error) error {
+	if asJSON {
+		return e.printAnswer(raw)
+	}
+	answer, err := decoded[T](raw)
+	if err != nil {
+		return err
+	}
+	return show(e, answer)
+}
+
+// onOneLine prints an answer on one line.
+func onOneLine[T any](line func(T) string) func(*env, T) error {
+	return func(e *env, answer T) error {
+		_, err := fmt.Fprintln(e.out, printable(line(answer)))
+		return err
+	}
+}
+
+// inOneRow prints an answer as the only row of a table.
+func inOneRow[T any](header func() []string, row func(T) []string) func(*env, T) error {
+	return func(e *env, answer T) error { return e.printTable(header(), [][]string{row(answer)}) }
 }
 
 // printAnswer prints an answer of the server as JSON, without the member that says that it is one.

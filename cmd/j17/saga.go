@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -54,32 +53,23 @@ func ofUnix(seconds int64) string {
 }
 
 func sagaShowCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{Use: "show ID", Short: "Show a saga, with its steps and all that has happened to it", Example: "  j17 saga show sag_4k7vx9tz2nqr8w3"},
-		http.MethodGet, func(id string) []string { return []string{"sagas", id} }, func(raw json.RawMessage, asJSON bool) error { return printSaga(e, raw, asJSON) },
-	)
+	return verbCommand(e, verb[wire.SagaDetail]{
+		use: "show ID", short: "Show a saga, with its steps and all that has happened to it", example: "  j17 saga show sag_4k7vx9tz2nqr8w3",
+		method: http.MethodGet, path: "sagas/{}", show: printSaga,
+	})
 }
 
 func sagaRetryCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{
-			Use: "retry ID", Short: "Let a saga go on that has failed or was given up", Example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
-			Long: `Let a saga go on: one that has failed from the step that failed, without repeating what was undone, and one that was given up from what was
+	return verbCommand(e, verb[wire.SagaDetail]{
+		use: "retry ID", short: "Let a saga go on that has failed or was given up", example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
+		long: `Let a saga go on: one that has failed from the step that failed, without repeating what was undone, and one that was given up from what was
 refused. Any other one is left as it is (exit code 4).`,
-		},
-		http.MethodPost, func(id string) []string { return []string{"sagas", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printSaga(e, raw, asJSON) },
-	)
+		method: http.MethodPost, path: "sagas/{}/retry", show: printSaga,
+	})
 }
 
-// printSaga prints the answer that has a saga.
-func printSaga(e *env, raw json.RawMessage, asJSON bool) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	g, err := decoded[wire.SagaDetail](raw)
-	if err != nil {
-		return err
-	}
+// printSaga prints a saga with its steps.
+func printSaga(e *env, g wire.SagaDetail) error {
 	if err := e.printTable(sagaHeader(), [][]string{describeSaga(g.Saga)}); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -40,44 +39,20 @@ func describeScheduled(s wire.Scheduled) []string {
 }
 
 func scheduledCancelCommand(e *env) *cobra.Command {
-	var yes bool
-	cmd := opsCommand(e,
-		&cobra.Command{
-			Use: "cancel ID", Short: "Cancel a scheduled event, or give one up that could not be written", Example: "  j17 scheduled cancel sch_4k7vx9tz2nqr8w3",
-			Long: `Cancel a scheduled event that is pending, or give a dead letter up: it never comes then, and no retry brings it back. What is over cannot be
+	return verbCommand(e, verb[wire.ScheduledEvent]{
+		use: "cancel ID", short: "Cancel a scheduled event, or give one up that could not be written", example: "  j17 scheduled cancel sch_4k7vx9tz2nqr8w3",
+		long: `Cancel a scheduled event that is pending, or give a dead letter up: it never comes then, and no retry brings it back. What is over cannot be
 cancelled (exit code 4).`,
-		},
-		http.MethodDelete, func(id string) []string { return []string{"scheduled", id} }, func(raw json.RawMessage, asJSON bool) error { return printScheduled(e, raw, asJSON) },
-	)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cancel := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := e.confirm(cmd.Context(), yes, "Cancel the scheduled event "+plain(args[0])+" for good?"); err != nil {
-			return err
-		}
-		return cancel(cmd, args)
-	}
-	return cmd
+		method: http.MethodDelete, path: "scheduled/{}", confirm: "Cancel the scheduled event {} for good?", show: inOneRow(scheduledHeader, scheduledRow),
+	})
 }
 
 func scheduledRetryCommand(e *env) *cobra.Command {
-	return opsCommand(e,
-		&cobra.Command{
-			Use: "retry ID", Short: "Try a scheduled event again that was given up or refused", Example: "  j17 scheduled retry sch_4k7vx9tz2nqr8w3",
-			Long: "Try a dead letter again, or an event that its aggregate has refused: at once, with no attempts counted. Others cannot be tried again (exit code 4).",
-		},
-		http.MethodPost, func(id string) []string { return []string{"scheduled", id, "retry"} }, func(raw json.RawMessage, asJSON bool) error { return printScheduled(e, raw, asJSON) },
-	)
+	return verbCommand(e, verb[wire.ScheduledEvent]{
+		use: "retry ID", short: "Try a scheduled event again that was given up or refused", example: "  j17 scheduled retry sch_4k7vx9tz2nqr8w3",
+		long:   "Try a dead letter again, or an event that its aggregate has refused: at once, with no attempts counted. Others cannot be tried again (exit code 4).",
+		method: http.MethodPost, path: "scheduled/{}/retry", show: inOneRow(scheduledHeader, scheduledRow),
+	})
 }
 
-// printScheduled prints the answer that has a scheduled event.
-func printScheduled(e *env, raw json.RawMessage, asJSON bool) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	shown, err := decoded[wire.ScheduledEvent](raw)
-	if err != nil {
-		return err
-	}
-	return e.printTable(scheduledHeader(), [][]string{describeScheduled(shown.Scheduled)})
-}
+func scheduledRow(shown wire.ScheduledEvent) []string { return describeScheduled(shown.Scheduled) }

@@ -88,7 +88,7 @@ Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has
 		if err := o.call(cmd.Context(), http.MethodPost, path, nil, ask, &raw); err != nil {
 			return err
 		}
-		return printTombstone(e, raw, asJSON)
+		return printAs(e, raw, asJSON, printTombstone)
 	}
 	return cmd
 }
@@ -149,19 +149,12 @@ func describeTombstone(t wire.Tombstone) []string {
 	return []string{t.ID, t.Key, t.Status, when(t.ExecutableAt), executed, strconv.FormatUint(streams, 10), request}
 }
 
-// printTombstone prints the answer that has a tombstone.
-func printTombstone(e *env, raw json.RawMessage, asJSON bool) error {
-	if asJSON {
-		return e.printAnswer(raw)
-	}
-	shown, err := decoded[wire.TombstoneShown](raw)
-	if err != nil {
-		return err
-	}
+// printTombstone prints a tombstone, and how far its execution is.
+func printTombstone(e *env, shown wire.TombstoneShown) error {
 	if err := e.printTable(tombstoneHeader(), [][]string{describeTombstone(shown.Tombstone)}); err != nil {
 		return err
 	}
-	_, err = io.WriteString(e.out, progressOf(shown.Tombstone)+triesOf(shown.Tombstone))
+	_, err := io.WriteString(e.out, progressOf(shown.Tombstone)+triesOf(shown.Tombstone))
 	return err
 }
 
@@ -205,31 +198,17 @@ func tombstoneCommand(e *env, cmd *cobra.Command, do func(cmd *cobra.Command, o 
 }
 
 func tombstoneGetCommand(e *env) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{Use: "get ID", Short: "Show a tombstone", Example: "  j17 tombstone get tmb_4k7vx9tz2nqr8w3"}
-	jsonFlag(cmd, &asJSON)
-	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
-		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodGet, path, nil, nil, &raw); err != nil {
-			return err
-		}
-		return printTombstone(e, raw, asJSON)
+	return verbCommand(e, verb[wire.TombstoneShown]{
+		use: "get ID", short: "Show a tombstone", example: "  j17 tombstone get tmb_4k7vx9tz2nqr8w3",
+		method: http.MethodGet, path: "tombstones/{}", show: printTombstone,
 	})
 }
 
 func tombstoneCancelCommand(e *env) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "Cancel a tombstone that is pending", Example: "  j17 tombstone cancel tmb_4k7vx9tz2nqr8w3",
-		Long: "Cancel a tombstone that is pending. What was begun to be erased cannot be cancelled (exit code 4).",
-	}
-	jsonFlag(cmd, &asJSON)
-	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {
-		var raw json.RawMessage
-		if err := o.call(cmd.Context(), http.MethodDelete, path, nil, nil, &raw); err != nil {
-			return err
-		}
-		return printTombstone(e, raw, asJSON)
+	return verbCommand(e, verb[wire.TombstoneShown]{
+		use: "cancel ID", short: "Cancel a tombstone that is pending", example: "  j17 tombstone cancel tmb_4k7vx9tz2nqr8w3",
+		long:   "Cancel a tombstone that is pending. What was begun to be erased cannot be cancelled (exit code 4).",
+		method: http.MethodDelete, path: "tombstones/{}", show: printTombstone,
 	})
 }
 
@@ -267,7 +246,7 @@ server, the erasure goes on by itself; the same command watches it again.`,
 				return err
 			}
 		}
-		return printTombstone(e, raw, asJSON)
+		return printAs(e, raw, asJSON, printTombstone)
 	})
 }
 

@@ -16,7 +16,7 @@ func TestTombstoneTellsOfFailedTries(t *testing.T) {
 	} {
 		var out strings.Builder
 		raw := json.RawMessage(`{"tombstone":{"id":"tmb_1","key":"user:1","status":"executing"` + failed + `}}`)
-		if err := printTombstone((&env{out: &out}), raw, false); err != nil {
+		if err := printAs(&env{out: &out}, raw, false, printTombstone); err != nil {
 			t.Fatal(err)
 		}
 		if lines := strings.SplitAfterN(out.String(), "\n", 3); len(lines) != 3 || lines[2] != want {
