@@ -3,7 +3,7 @@ package engine
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (e *Engine) metrics() []part.Metric {
+func metrics(e *Engine) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_events_committed_total", "Events written, implied ones included.",
 			func() uint64 { return e.Stats().Events }),

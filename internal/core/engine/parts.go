@@ -77,6 +77,6 @@ func (e *Engine) Part() part.Part {
 		Name: "engine", Spaces: spaces,
 		Erase:   part.Erase{Streams: e.Erase},
 		Work:    part.Work{Run: e.Run},
-		Metrics: e.metrics(),
+		Metrics: metrics(e),
 	}
 }

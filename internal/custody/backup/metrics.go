@@ -9,7 +9,7 @@ const (
 )
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_backups_completed_total", "Backups that were completed.",
 			func() uint64 { return s.Stats().Completed }),

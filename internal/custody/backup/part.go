@@ -11,6 +11,6 @@ func (s *Service) Part() part.Part {
 		Spaces:  part.Spaces(rowSpace, idSpace, unfinishedSpace, dueSpace, settingsSpace, erasedSpace),
 		Erase:   part.Erase{Streams: s.Erase},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

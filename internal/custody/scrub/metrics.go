@@ -3,7 +3,7 @@ package scrub
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Gauge("j17_scrub_damaged", "Places in what is stored that are known to be damaged.",
 			func() float64 { return float64(len(s.Status().Damaged)) }),

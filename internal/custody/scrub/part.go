@@ -10,6 +10,6 @@ func (s *Service) Part() part.Part {
 		Name:    "scrub",
 		Spaces:  part.Spaces(space),
 		Work:    part.Work{Run: s.Run},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

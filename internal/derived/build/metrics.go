@@ -3,7 +3,7 @@ package build
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_build_streams_total", "Aggregates that builds have gone through.",
 			func() uint64 { return s.Stats().Streams }),
@@ -17,8 +17,8 @@ func (s *Service) metrics() []part.Metric {
 	}
 }
 
-// metrics are what is counted and measured of the part.
-func (s *Tagger) metrics() []part.Metric {
+// tagMetrics are what is counted of tags.
+func tagMetrics(s *Tagger) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_tagging_events_total", "Older events that were gone through because a deployment had changed tags.",
 			func() uint64 { return s.Stats().Events }),

@@ -10,7 +10,7 @@ func (s *Service) Part() part.Part {
 		Name:    "build",
 		Spaces:  part.Spaces(jobSpace, progressSpace, removalSpace),
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }
 
@@ -22,6 +22,6 @@ func (s *Tagger) Part() part.Part {
 		Commit:  part.Commit{Derive: s.Derive, Tagged: s.Tagged},
 		Deploy:  part.Deploy{Adopt: s.adopted, Await: s.Await, Forget: s.Forget},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: tagMetrics(s),
 	}
 }

@@ -3,7 +3,7 @@ package index
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_index_rows_total", "Rows that were computed because of events.",
 			func() uint64 { return s.Stats().Rows }),

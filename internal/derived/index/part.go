@@ -19,6 +19,6 @@ func (s *Service) Part() part.Part {
 		),
 		Erase:   part.Erase{Streams: s.Erase, Waits: true},
 		Work:    part.Work{Run: s.Run},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

@@ -3,7 +3,7 @@ package place
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_places_written_total", "Places of aggregates that were written with their events.",
 			func() uint64 { return s.Stats().Written }),

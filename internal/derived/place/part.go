@@ -19,6 +19,6 @@ func (s *Service) Part() part.Part {
 		Deploy:  part.Deploy{Adopt: s.adopted, Await: s.Await, Forget: s.Forget},
 		Erase:   part.Erase{Beside: s.Leave, Streams: s.Erase},
 		Work:    part.Work{Run: s.Run},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

@@ -3,7 +3,7 @@ package projection
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_projection_hits_total", "Values of projections that were served as they were kept.",
 			func() uint64 { return s.Stats().Hits }),

@@ -15,6 +15,6 @@ func (s *Service) Part() part.Part {
 		},
 		Erase:   part.Erase{Streams: s.Erase},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

@@ -3,7 +3,7 @@ package feed
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Subscriptions) metrics() []part.Metric {
+func metrics(s *Subscriptions) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_subscription_events_total", "Events that subscriptions have passed.",
 			func() uint64 { return s.Counts().Read }),

@@ -10,6 +10,6 @@ func (s *Subscriptions) Part() part.Part {
 		Name:    "feed",
 		Spaces:  part.Spaces(subscriptions, marks, leases),
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

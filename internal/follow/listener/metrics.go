@@ -3,7 +3,7 @@ package listener
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_deliveries_delivered_total", "Tries of deliveries that a listener has taken.",
 			func() uint64 { return s.Counts().Delivered }),

@@ -3,7 +3,7 @@ package saga
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_sagas_started_total", "Sagas that began to run.", func() uint64 { return s.Stats().Started }),
 		part.Counter("j17_sagas_queued_total", "Sagas that had to wait for room before they began.",

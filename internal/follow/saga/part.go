@@ -19,6 +19,6 @@ func (s *Service) Part() part.Part {
 		Commit:  part.Commit{Effects: s.Effects},
 		Erase:   part.Erase{Streams: s.Erase},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

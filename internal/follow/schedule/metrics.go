@@ -3,7 +3,7 @@ package schedule
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (s *Service) metrics() []part.Metric {
+func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_scheduled_created_total", "Events that were scheduled for later.",
 			func() uint64 { return s.Stats().Created }),

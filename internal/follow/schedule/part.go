@@ -21,6 +21,6 @@ func (s *Service) Part() part.Part {
 		Deploy:  part.Deploy{Forget: s.Forget},
 		Erase:   part.Erase{Streams: s.Erase},
 		Work:    part.Work{Run: s.Run, NextDue: s.NextDue, Settle: s.Settle},
-		Metrics: s.metrics(),
+		Metrics: metrics(s),
 	}
 }

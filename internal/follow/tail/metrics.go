@@ -3,7 +3,7 @@ package tail
 import "j17/internal/core/part"
 
 // metrics are what is counted and measured of the part.
-func (t *Tail) metrics() []part.Metric {
+func metrics(t *Tail) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_stream_batches_total", "Batches of streams that were woken one after the other, where an event went to very many.",
 			func() uint64 { return t.Stats().Batches }),

@@ -9,6 +9,6 @@ func (t *Tail) Part() part.Part {
 	return part.Part{
 		Name:    "tail",
 		Erase:   part.Erase{Gone: t.Touch},
-		Metrics: t.metrics(),
+		Metrics: metrics(t),
 	}
 }
