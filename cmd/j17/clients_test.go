@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/server"
 )
@@ -84,7 +85,7 @@ func (g *generators) document(t *testing.T, name, source string, admin bool) str
 			t.Fatal(err)
 		}
 		var found any
-		if compiled, found = spec.Compile(raw); compiled == nil {
+		if compiled, found = lint.Compile(raw); compiled == nil {
 			t.Fatal(source, found)
 		}
 	}

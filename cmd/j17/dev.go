@@ -26,6 +26,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/core/decider"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/server"
 )
@@ -130,7 +131,7 @@ func usableSpec(e *env, file string) (bool, error) {
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
 		var c *spec.Compiled
-		if c, found = spec.Compile(envelope.Spec); c != nil {
+		if c, found = lint.Compile(envelope.Spec); c != nil {
 			return true, nil
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"j17"
 	"j17/internal/base/clock"
 	"j17/internal/code/container"
+	"j17/internal/lang/compare"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 	"j17/internal/server"
@@ -151,9 +153,9 @@ func TestRequestsThatAreAlike(t *testing.T) {
 // TestDeploymentsSayWhatChanged compares specs as a development server does when its file changes.
 func TestDeploymentsSayWhatChanged(t *testing.T) {
 	at := clock.NewManual(time.Date(2026, 1, 31, 12, 0, 5, 0, time.Local))
-	var many []spec.Change
+	var many []compare.Change
 	for range maxChangesShown + 3 {
-		many = append(many, spec.Change{Kind: spec.Removed, What: "projection", Name: "p\x1b"})
+		many = append(many, compare.Change{Kind: compare.Removed, What: "projection", Name: "p\x1b"})
 	}
 	for _, tc := range []struct {
 		d    server.DeployAttempt
@@ -161,10 +163,10 @@ func TestDeploymentsSayWhatChanged(t *testing.T) {
 	}{
 		{server.DeployAttempt{}, "is deployed to prod, staging and test\n"},
 		{server.DeployAttempt{Compared: true}, "is deployed to prod, staging and test: nothing in it has changed\n"},
-		{server.DeployAttempt{Compared: true, Changes: []spec.Change{
-			{Kind: spec.Added, What: "event type", Name: "order.was_paid"},
-			{Kind: spec.Changed, What: "project_key"},
-			{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
+		{server.DeployAttempt{Compared: true, Changes: []compare.Change{
+			{Kind: compare.Added, What: "event type", Name: "order.was_paid"},
+			{Kind: compare.Changed, What: "project_key"},
+			{Kind: compare.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"handler", "schema"}},
 		}}, "is deployed to prod, staging and test: event type order.was_paid added; project_key changed; event type order.was_placed changed (handler, schema)\n"},
 		{server.DeployAttempt{Compared: true, Changes: many}, "test: " + strings.Repeat("projection p\uFFFD removed; ", maxChangesShown) + "and 3 more\n"},
 		{server.DeployAttempt{Unreached: []string{"bank", "search"}}, "is deployed to prod, staging and test\n" +
@@ -186,7 +188,7 @@ func TestNoFirstRequest(t *testing.T) {
 	const text = `{"agent_types":["user"],"aggregate_types":{"note":{"events":{
 		"was_hard":{"schema":{"type":"object","required":["a"],"properties":{"a":{"type":"string","pattern":"^[a-z]+$","minLength":5}}},"handler":[]}EASY}}}}`
 	compile := func(easy string) *spec.Compiled {
-		c, found := spec.Compile([]byte(strings.Replace(text, "EASY", easy, 1)))
+		c, found := lint.Compile([]byte(strings.Replace(text, "EASY", easy, 1)))
 		if c == nil {
 			t.Fatal(found)
 		}
@@ -200,7 +202,7 @@ func TestNoFirstRequest(t *testing.T) {
 		t.Error(got)
 	}
 	for _, text := range []string{"", `{"agent_types":["user"],"aggregate_types":{}}`, `{"agent_types":["user"],"aggregate_types":{"note":{"events":{}}}}`} {
-		c, _ := spec.Compile([]byte(text))
+		c, _ := lint.Compile([]byte(text))
 		if got := firstRequests(c, "", "http://localhost:1", "k"); !strings.Contains(got, "so no event can be written. 'j17 spec new orders -o spec.json'") || strings.Contains(got, "curl") {
 			t.Errorf("%s: %s", text, got)
 		}

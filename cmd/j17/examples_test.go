@@ -13,6 +13,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -38,7 +39,7 @@ func readExample(t *testing.T, elem ...string) string {
 func compileExample(t *testing.T, app string) (*spec.Compiled, value.Value) {
 	t.Helper()
 	text := readExample(t, app, "spec.json")
-	compiled, found := spec.Compile([]byte(text))
+	compiled, found := lint.Compile([]byte(text))
 	if compiled == nil || len(found) > 0 {
 		t.Fatal(app, found)
 	}

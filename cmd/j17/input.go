@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/server"
 )
@@ -143,7 +144,7 @@ func (e *env) compile(name string) (*spec.Compiled, []byte, error) {
 	var c *spec.Compiled
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
-		c, found = spec.Compile(envelope.Spec)
+		c, found = lint.Compile(envelope.Spec)
 	}
 	if c != nil {
 		return c, source, nil

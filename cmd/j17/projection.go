@@ -23,6 +23,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/edge/client"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 )
@@ -490,11 +491,11 @@ func describeDifferences(b *strings.Builder, all []wire.StateDifference) {
 		}
 		for _, c := range difference.Changes {
 			switch c.Change {
-			case string(spec.Added):
+			case string(compare.Added):
 				fmt.Fprintf(b, "    + %s: %s\n", plain(c.Pointer), plain(c.After))
-			case string(spec.Removed):
+			case string(compare.Removed):
 				fmt.Fprintf(b, "    - %s: %s\n", plain(c.Pointer), plain(c.Before))
-			case string(spec.Changed):
+			case string(compare.Changed):
 				fmt.Fprintf(b, "    ~ %s: %s → %s\n", plain(c.Pointer), plain(c.Before), plain(c.After))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"j17"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/server"
 )
@@ -77,7 +78,7 @@ func validateSpec(e *env, name string, several, strict, asJSON bool) (bool, erro
 	var compiled *spec.Compiled
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
-		compiled, found = spec.Compile(envelope.Spec)
+		compiled, found = lint.Compile(envelope.Spec)
 	}
 	valid := compiled != nil && (len(found) == 0 || !strict)
 	if asJSON {

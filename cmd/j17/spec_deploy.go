@@ -20,6 +20,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/edge/client"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/server"
@@ -465,9 +466,9 @@ func describeRefusals(b *strings.Builder, r *wire.SpecReplay) {
 func describeChange(c wire.Change) string {
 	sign := "~"
 	switch c.Kind {
-	case string(spec.Added):
+	case string(compare.Added):
 		sign = "+"
-	case string(spec.Removed):
+	case string(compare.Removed):
 		sign = "-"
 	}
 	s := sign + " " + plain(c.What)

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"j17"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
-	"j17/internal/lang/spec"
 )
 
 func specDiffCommand(e *env) *cobra.Command {
@@ -39,10 +39,10 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 			}
 
 			// What changes, and what of it is refused.
-			changes, found := spec.Diff(old, next), spec.Compare(old, next)
+			changes, found := compare.Changes(old, next), compare.Compatibility(old, next)
 			refused, _ := diag.Count(found)
 			if asJSON {
-				err = e.printJSON(specDifference{append([]spec.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...)})
+				err = e.printJSON(specDifference{append([]compare.Change{}, changes...), refused == 0, append([]diag.Diagnostic{}, found...)})
 			} else {
 				err = printDiff(e, args[1], source, changes, found, old.Hash == next.Hash)
 			}
@@ -57,22 +57,22 @@ Exit code 0: NEW is compatible, 3: it is not, or one of the two is not valid.`,
 }
 
 type specDifference struct {
-	Changes    []spec.Change     `json:"changes"`
+	Changes    []compare.Change  `json:"changes"`
 	Compatible bool              `json:"compatible"`
 	Findings   []diag.Diagnostic `json:"findings"`
 }
 
-func printDiff(e *env, name string, source []byte, changes []spec.Change, found []diag.Diagnostic, same bool) error {
+func printDiff(e *env, name string, source []byte, changes []compare.Change, found []diag.Diagnostic, same bool) error {
 	// Each change on a line.
 	var b strings.Builder
 	for _, c := range changes {
 		sign := "~"
 		switch c.Kind {
-		case spec.Added:
+		case compare.Added:
 			sign = "+"
-		case spec.Removed:
+		case compare.Removed:
 			sign = "-"
-		case spec.Changed:
+		case compare.Changed:
 		}
 		fmt.Fprintf(&b, "%s %s", sign, c.What)
 		if c.Name != "" {

@@ -24,7 +24,9 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
@@ -54,7 +56,7 @@ type DeployAttempt struct {
 	Incompatible []diag.Diagnostic
 	// Compared tells that there was a spec before, and Changes what the new one says otherwise.
 	Compared bool
-	Changes  []spec.Change
+	Changes  []compare.Change
 	// Unreached names the listeners at addresses of this machine, which the server was not told to reach.
 	Unreached []string
 	Err       error
@@ -397,7 +399,7 @@ func (d *Dev) checkFile() error {
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
 		var compiled *spec.Compiled
-		if compiled, found = spec.Compile(envelope.Spec); compiled != nil {
+		if compiled, found = lint.Compile(envelope.Spec); compiled != nil {
 			return nil
 		}
 	}
@@ -423,7 +425,7 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 	var compiled *spec.Compiled
 	envelope, found := spec.Unwrap(source)
 	if len(found) == 0 {
-		compiled, found = spec.Compile(envelope.Spec)
+		compiled, found = lint.Compile(envelope.Spec)
 	}
 	report.Found = found
 	if compiled == nil {
@@ -460,7 +462,7 @@ func (d *Dev) deploySource(ctx context.Context, source []byte) error {
 
 	// What the terminal shows of it.
 	if report.Err == nil && before != nil {
-		report.Compared, report.Changes = true, spec.Diff(before, compiled)
+		report.Compared, report.Changes = true, compare.Changes(before, compiled)
 	}
 	if report.Err == nil && !d.server.options.PrivateListeners {
 		for _, name := range slices.Sorted(maps.Keys(compiled.Listeners)) {

@@ -6,7 +6,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
-	"j17/internal/lang/spec"
+	"j17/internal/lang/compare"
 )
 
 // Limits of a dry run on stored data and of its report.
@@ -22,7 +22,7 @@ const (
 
 // Compare adds to a report in which places two values of an aggregate differ, as many as can be shown.
 func Compare(r *wire.Replay, d wire.StateDifference, was, is value.Value) {
-	changes := compare(was, is)
+	changes := differences(was, is)
 	if len(changes) == 0 {
 		return
 	}
@@ -48,9 +48,9 @@ func show(r *wire.Replay, d wire.StateDifference) {
 	}
 }
 
-// compare lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
+// differences lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
 // index.
-func compare(was, is value.Value) []wire.ValueChange {
+func differences(was, is value.Value) []wire.ValueChange {
 	var c comparison
 	c.values("", was, is)
 	return c
@@ -85,12 +85,12 @@ func (c *comparison) values(at string, was, is value.Value) {
 		}
 	default:
 		// Anything else is one change.
-		change := wire.ValueChange{Pointer: at, Change: string(spec.Changed), Before: shown(was), After: shown(is)}
+		change := wire.ValueChange{Pointer: at, Change: string(compare.Changed), Before: shown(was), After: shown(is)}
 		switch {
 		case was.IsMissing():
-			change.Change = string(spec.Added)
+			change.Change = string(compare.Added)
 		case is.IsMissing():
-			change.Change = string(spec.Removed)
+			change.Change = string(compare.Removed)
 		}
 		*c = append(*c, change)
 	}

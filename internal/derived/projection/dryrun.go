@@ -15,6 +15,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/trial"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 )
@@ -98,11 +99,11 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 		was, is := r.in.all[name], next.in.all[name]
 		switch {
 		case was == nil:
-			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Added)})
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(compare.Added)})
 		case is == nil:
-			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Removed)})
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(compare.Removed)})
 		case was.identity(r.m.Decider()) != is.identity(after):
-			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(spec.Changed)})
+			trials = append(trials, wire.ProjectionTrial{Name: name, Change: string(compare.Changed)})
 		}
 	}
 
@@ -113,7 +114,7 @@ func (s *Service) TrySpec(ctx context.Context, t j17.Tenant, after *decider.Deci
 	defer func() { s.letGo(ctx, next, tried...) }()
 	for i := range trials {
 		p := &trials[i]
-		if p.Change == string(spec.Removed) {
+		if p.Change == string(compare.Removed) {
 			continue
 		}
 		one := dryRun{s: s, before: r, was: r.in.all[p.Name], after: next, is: next.in.all[p.Name], pricing: pricing}

@@ -15,6 +15,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -223,7 +224,7 @@ func Unwrap(body string) ([]byte, error) {
 
 // compiled compiles a definition that somebody has given. The error is one of CodeInvalidSpec with all that is wrong.
 func compiled(definition []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic, error) {
-	p, found := spec.CheckProjection(definition, in)
+	p, found := lint.CheckProjection(definition, in)
 	if p != nil {
 		return p, found, nil
 	}

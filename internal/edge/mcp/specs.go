@@ -14,6 +14,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/trial"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -157,7 +158,7 @@ func compile(text []byte) (*spec.Compiled, []diag.Diagnostic) {
 	if len(found) > 0 {
 		return nil, found
 	}
-	return spec.Compile(envelope.Spec)
+	return lint.Compile(envelope.Spec)
 }
 
 type validateIn struct {

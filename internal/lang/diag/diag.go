@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"j17/internal/base/value"
 )
 
 // Severity tells findings that forbid a deploy from those that do not.
@@ -242,16 +244,20 @@ func (l *List) Nearest(word string, candidates []string) string {
 	return near
 }
 
+// Suggest sets the hint of d to the candidate that is nearest to a word. It reports false, and leaves the hint as it is, where none is
+// near.
+func (l *List) Suggest(d *Diagnostic, word string, candidates []string) bool {
+	near := l.Nearest(word, candidates)
+	if near != "" {
+		d.Hintf("did you mean %q?", near)
+	}
+	return near != ""
+}
+
 // UnknownKey adds the error for a key that means nothing at that place, with the nearest known key as its hint.
 func (l *List) UnknownKey(object Pointer, key string, known []string) {
-	full := l.Full()
 	d := l.Errorf(object.Key(key), "unknown key %s", Quote(key)).AtKey()
-	if full {
-		return
-	}
-	if near := l.Nearest(key, known); near != "" {
-		d.Hintf("did you mean %q?", near)
-	} else if len(known) > 0 {
+	if !l.Suggest(d, key, known) && len(known) > 0 && d != &l.spare {
 		sorted := slices.Sorted(slices.Values(known))
 		d.Hintf("known keys here are %s", strings.Join(sorted, ", "))
 	}
@@ -266,6 +272,28 @@ func Quote(s string) string {
 		return strconv.Quote(s)
 	}
 	return strconv.Quote(strings.ToValidUTF8(s[:maxQuoted], "") + "...")
+}
+
+// QuoteValue returns a value as JSON for use in a message, cut when it is long.
+func QuoteValue(v value.Value) string {
+	if v.Kind() == value.String {
+		return Quote(v.Str())
+	}
+	const most = 40
+	s := v.String()
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+// Join joins words as a sentence does, with "and" or "or" before the last one.
+func Join(words []string, and string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
 }
 
 // maxCompared bounds the length of words that are compared letter by letter.

@@ -2,6 +2,7 @@ package outline
 
 import (
 	"j17/internal/base/value"
+	"j17/internal/lang/diag"
 )
 
 // Kinds is a set of the types that JSON Schema tells apart.
@@ -61,13 +62,24 @@ func (k Kinds) Names() []string {
 	return names
 }
 
-// Phrases are the names of the types with an article before each, as a sentence has them.
-func (k Kinds) Phrases() []string {
+// Types names the types as schemas do: "string or null".
+func (k Kinds) Types() string {
+	if k == Any {
+		return "of any type"
+	}
+	return diag.Join(k.Names(), "or")
+}
+
+// Phrase names the types as a sentence does: "a text or null".
+func (k Kinds) Phrase() string {
+	if k == Any {
+		return "of any type"
+	}
 	var phrases []string
 	for _, w := range k.words() {
 		phrases = append(phrases, w.sentence)
 	}
-	return phrases
+	return diag.Join(phrases, "or")
 }
 
 // KindsNamed returns what the keyword "type" lets through.

@@ -20,8 +20,11 @@ const (
 	maxCodeTimeout        = 10 * time.Second
 )
 
+// codeCompiler reads what names custom code.
+type codeCompiler struct{ decoder }
+
 // wasmHandler reads a handler in WebAssembly: the name of a blob, or an object.
-func (c *compiler) wasmHandler(v value.Value, at diag.Pointer) *Code {
+func (c codeCompiler) wasmHandler(v value.Value, at diag.Pointer) *Code {
 	code := &Code{Runtime: WASM, Entrypoint: handlerEntrypoint, Timeout: defaultCodeTimeout}
 	if v.Kind() == value.String {
 		c.blob(code, v, at)
@@ -38,7 +41,7 @@ func (c *compiler) wasmHandler(v value.Value, at diag.Pointer) *Code {
 }
 
 // code reads an implication in custom code. kind is its key.
-func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
+func (c codeCompiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 	code := &Code{Runtime: WASM}
 	switch kind {
 	case "wasm":
@@ -78,7 +81,7 @@ func (c *compiler) code(kind string, v value.Value, at diag.Pointer) *Code {
 }
 
 // blob reads the name of a blob, to which a version may be pinned as in "name.wasm:v2".
-func (c *compiler) blob(code *Code, v value.Value, at diag.Pointer) {
+func (c codeCompiler) blob(code *Code, v value.Value, at diag.Pointer) {
 	text, ok := c.text(v, at, "a blob's name")
 	if !ok {
 		return
@@ -111,7 +114,7 @@ func isBlobName(s string) bool {
 }
 
 // function reads the name of an exported function, which code already holds the default of.
-func (c *compiler) function(code *Code, v value.Value, at diag.Pointer) {
+func (c codeCompiler) function(code *Code, v value.Value, at diag.Pointer) {
 	name, ok := c.text(v, at, "entrypoint")
 	if !ok {
 		return

@@ -16,7 +16,9 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -199,7 +201,7 @@ func TestLimits(t *testing.T) {
 		"saga":         {`{"aggregate_types": {}, "agent_types": ["user"], "modules": {"sagas": {"s": {"steps": [` + repeated(51, `{}`) + `]}}}}`, "the steps of a saga may have at most 50 entries and has 51"},
 		"long text":    {`{"aggregate_types": {}, "agent_types": ["user"], "project_key": "` + strings.Repeat("A", 2049) + `"}`, "project_key is longer than 2048 bytes"},
 	} {
-		compiled, found := spec.Compile([]byte(c.src))
+		compiled, found := lint.Compile([]byte(c.src))
 		if compiled != nil || !strings.Contains(written(found), c.want) {
 			t.Errorf("%s: found %.2000s", what, written(found))
 		}
@@ -207,7 +209,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestFaultsAreCounted(t *testing.T) {
-	_, found := spec.Compile([]byte(`{"agent_types": [` + strings.Repeat(`1,`, 999) + `1], "aggregate_types": {` +
+	_, found := lint.Compile([]byte(`{"agent_types": [` + strings.Repeat(`1,`, 999) + `1], "aggregate_types": {` +
 		strings.Repeat(" ", 1<<20) + `"a": {"events": {"e": {"schema": {}, "handler": [], "implications": [` + strings.Repeat(`{},`, 99) + `{}]}}}}}`))
 	last := found[len(found)-1]
 	if len(found) != diag.MaxKept+1 || last.Message != "100 more findings are left out" {
@@ -245,7 +247,7 @@ func BenchmarkHostile(b *testing.B) {
 		b.Run(strings.ReplaceAll(name, " ", "_"), func(b *testing.B) {
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
-				_, found := spec.Compile([]byte(src))
+				_, found := lint.Compile([]byte(src))
 				diag.Render("spec.json", []byte(src), found)
 			}
 		})
@@ -257,7 +259,7 @@ func BenchmarkCompile(b *testing.B) {
 	b.SetBytes(int64(len(src)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if c, _ := spec.Compile(src); c == nil {
+		if c, _ := lint.Compile(src); c == nil {
 			b.Fatal("no spec")
 		}
 	}
@@ -273,7 +275,7 @@ func TestSchemasThatCannotBeComparedAreReported(t *testing.T) {
 		"many patterns":    {`{"properties": {` + repeated(1000, `"p%d": {}`) + `}}`, `{"properties": {` + repeated(1000, `"p%d": {}`) + `}, "patternProperties": {` + repeated(400, `"^q%d": {}`) + `}}`},
 	} {
 		old, next := compile(t, whole(schemas[0])), compile(t, whole(schemas[1]))
-		found := spec.Compare(old, next)
+		found := compare.Compatibility(old, next)
 		if len(found) != 1 || !strings.Contains(found[0].Message, "too many alternatives") {
 			t.Errorf("%s: %.1000s", what, written(found))
 		}
@@ -282,7 +284,7 @@ func TestSchemasThatCannotBeComparedAreReported(t *testing.T) {
 
 func TestFingerprint(t *testing.T) {
 	types := func(projectKey string) map[string]*spec.AggregateType {
-		c, found := spec.Compile([]byte(`{"agent_types": ["user"], "project_key": "` + projectKey + `", "aggregate_types": {
+		c, found := lint.Compile([]byte(`{"agent_types": ["user"], "project_key": "` + projectKey + `", "aggregate_types": {
 			"ticket": {"identity": {"sequence": true}, "events": {"was_opened": {"schema": {}, "handler": []}}},
 			"note": {"events": {"was_written": {"schema": {}, "handler": []}}}}}`))
 		if c == nil {
@@ -302,7 +304,7 @@ func TestFingerprint(t *testing.T) {
 // A shared definition is part of the fingerprint of the types whose schemas reach it, by others too, and of no other type.
 func TestFingerprintOfDefinitions(t *testing.T) {
 	types := func(amount string) map[string]*spec.AggregateType {
-		c, found := spec.Compile([]byte(`{"agent_types": ["user"], "$defs": {"money": {"properties": {"amount": {"$ref": "#/$defs/amount"}}}, "amount": {"type": "` + amount + `"}},
+		c, found := lint.Compile([]byte(`{"agent_types": ["user"], "$defs": {"money": {"properties": {"amount": {"$ref": "#/$defs/amount"}}}, "amount": {"type": "` + amount + `"}},
 			"aggregate_types": {
 				"order": {"events": {"was_paid": {"schema": {"properties": {"price": {"$ref": "#/$defs/money"}}}, "handler": []}}},
 				"own": {"events": {"was_paid": {"schema": {"$ref": "#/$defs/money", "$defs": {"money": {}}}, "handler": []}}},

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"j17/internal/lang/diag"
-	"j17/internal/lang/spec"
+	"j17/internal/lang/lint"
 )
 
 // What reads the state is known to the compiler of predicates, wherever in one a path without a prefix is a state path.
@@ -33,7 +33,7 @@ func TestConditionsThatReadTheState(t *testing.T) {
 		`{"expired": {"timestamp": "$.data.at", "maxAgeSeconds": 5}}`:                     false,
 		`{"equals": [{"$literal": "@.x"}, {"$literal": {"in": ["$.state", "allowed"]}}]}`: false,
 	} {
-		c, findings := spec.Compile([]byte(fmt.Sprintf(src, predicate, `{"exists": "$.key"}`)))
+		c, findings := lint.Compile([]byte(fmt.Sprintf(src, predicate, `{"exists": "$.key"}`)))
 		if c == nil {
 			t.Errorf("%s: %v", predicate, findings)
 			continue
@@ -42,7 +42,7 @@ func TestConditionsThatReadTheState(t *testing.T) {
 			t.Errorf("%s reads the state: %t", predicate, got)
 		}
 		// A listener has no state.
-		_, findings = spec.Compile([]byte(fmt.Sprintf(src, `{"exists": "$.key"}`, predicate)))
+		_, findings = lint.Compile([]byte(fmt.Sprintf(src, `{"exists": "$.key"}`, predicate)))
 		var refused bool
 		for _, f := range findings {
 			refused = refused || strings.Contains(f.Message, "leads to a state, but there is none here")
@@ -59,7 +59,7 @@ func TestConditionsOfManyAddedMembers(t *testing.T) {
 	for i := range 150 {
 		names = append(names, fmt.Sprintf(`{"exists": "$.added%d.x"}`, i))
 	}
-	_, findings := spec.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": [], "implications": [{"pipeline": [
+	_, findings := lint.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"a": {"events": {"e": {"schema": {}, "handler": [], "implications": [{"pipeline": [
 		{"wasm": {"blob_name": "x.wasm", "mode": "transform"}},
 		{"condition": {"and": [` + strings.Join(names, ",") + `]}, "emit": {"aggregate_type": "b", "id": "$.key", "event_type": "e"}}]}]}}},
 		"b": {"events": {"e": {"schema": {}, "handler": []}}}}}`))

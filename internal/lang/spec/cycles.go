@@ -25,7 +25,7 @@ type edge struct {
 // cycles adds an error for each implication that closes a circle, and for each circle of sagas that nothing ends; a warning where it goes
 // on only if steps fail, or before an answer comes. A guard may end a circle of sagas, but an implied event that it refuses takes the whole
 // write with it.
-func (c *compiler) cycles() {
+func (c resolver) cycles() {
 	c.circles(impliedAlways, func(at diag.Pointer, circle []eventName, _ string) { c.Report(at, cycle, shownCircle(circle)) })
 
 	// What is an error is no warning as well.
@@ -42,7 +42,7 @@ func (c *compiler) cycles() {
 
 // unrefused returns the edges that follow from an event, but for those to events that a guard may refuse; with certain only those that are, to
 // events that nothing else may refuse either.
-func (c *compiler) unrefused(certain bool) func(*EventType) []edge {
+func (c resolver) unrefused(certain bool) func(*EventType) []edge {
 	return func(e *EventType) []edge {
 		return slices.DeleteFunc(follows(e), func(x edge) bool {
 			to := c.out.EventType(x.to.aggregateType, x.to.event)
@@ -55,9 +55,9 @@ func (c *compiler) unrefused(certain bool) func(*EventType) []edge {
 }
 
 // circles tells of each edge that closes a circle, with the events on it and one of the sagas that are part of it, "" where none is.
-func (c *compiler) circles(edges func(*EventType) []edge, tell func(at diag.Pointer, circle []eventName, saga string)) {
+func (c resolver) circles(edges func(*EventType) []edge, tell func(at diag.Pointer, circle []eventName, saga string)) {
 	g := graph{c: c, edges: edges, tell: tell, state: map[eventName]visit{}}
-	for _, t := range c.root.Get("aggregate_types").Members() {
+	for _, t := range c.out.root.Get("aggregate_types").Members() {
 		for _, e := range t.Value.Get("events").Members() {
 			g.walk(edge{to: eventName{t.Key, e.Key}})
 		}
@@ -73,7 +73,7 @@ const (
 )
 
 type graph struct {
-	c     *compiler
+	c     resolver
 	edges func(*EventType) []edge
 	tell  func(diag.Pointer, []eventName, string)
 	state map[eventName]visit
@@ -198,4 +198,19 @@ func (s *Saga) follows(found []edge) []edge {
 func (e *Emit) optional() bool {
 	data := e.Data.Source().Str()
 	return e.ID.Path != nil && e.ID.Path.Optional() || jsonpath.IsPath(data) && strings.HasSuffix(data, "?")
+}
+
+// shownCircle is a circle of events in words; of a long one the middle is left out.
+func shownCircle(circle []eventName) string {
+	const shown = 12
+	names := make([]string, 0, len(circle))
+	for i, n := range circle {
+		if len(circle) > shown && i == shown/2 {
+			names = append(names, "...")
+		}
+		if len(circle) <= shown || i < shown/2 || i >= len(circle)-shown/2 {
+			names = append(names, n.String())
+		}
+	}
+	return strings.Join(names, " -> ")
 }

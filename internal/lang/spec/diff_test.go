@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"j17/internal/lang/compare"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -37,33 +39,33 @@ func TestDiff(t *testing.T) {
 		}
 	}`
 	compile := func(src string) *spec.Compiled {
-		c, found := spec.Compile([]byte(src))
+		c, found := lint.Compile([]byte(src))
 		if c == nil {
 			t.Fatal(found)
 		}
 		return c
 	}
-	got := spec.Diff(compile(old), compile(next))
-	want := []spec.Change{
-		{Kind: spec.Changed, What: "aggregate type", Name: "order", Keys: []string{"onTombstone"}},
-		{Kind: spec.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"allow_skip_occ", "handler", "schema"}},
-		{Kind: spec.Removed, What: "event type", Name: "order.was_lost"},
-		{Kind: spec.Added, What: "event type", Name: "order.was_found"},
-		{Kind: spec.Removed, What: "aggregate type", Name: "cart"},
-		{Kind: spec.Added, What: "aggregate type", Name: "parcel"},
-		{Kind: spec.Removed, What: "agent type", Name: "clerk"},
-		{Kind: spec.Added, What: "agent type", Name: "robot"},
-		{Kind: spec.Removed, What: "cached aggregate type", Name: "cart"},
-		{Kind: spec.Changed, What: "shared definition", Name: "money", Keys: []string{"required"}},
-		{Kind: spec.Removed, What: "shared definition", Name: "gone"},
-		{Kind: spec.Added, What: "shared definition", Name: "new"},
-		{Kind: spec.Added, What: "identity"},
-		{Kind: spec.Removed, What: "project_key"},
+	got := compare.Changes(compile(old), compile(next))
+	want := []compare.Change{
+		{Kind: compare.Changed, What: "aggregate type", Name: "order", Keys: []string{"onTombstone"}},
+		{Kind: compare.Changed, What: "event type", Name: "order.was_placed", Keys: []string{"allow_skip_occ", "handler", "schema"}},
+		{Kind: compare.Removed, What: "event type", Name: "order.was_lost"},
+		{Kind: compare.Added, What: "event type", Name: "order.was_found"},
+		{Kind: compare.Removed, What: "aggregate type", Name: "cart"},
+		{Kind: compare.Added, What: "aggregate type", Name: "parcel"},
+		{Kind: compare.Removed, What: "agent type", Name: "clerk"},
+		{Kind: compare.Added, What: "agent type", Name: "robot"},
+		{Kind: compare.Removed, What: "cached aggregate type", Name: "cart"},
+		{Kind: compare.Changed, What: "shared definition", Name: "money", Keys: []string{"required"}},
+		{Kind: compare.Removed, What: "shared definition", Name: "gone"},
+		{Kind: compare.Added, What: "shared definition", Name: "new"},
+		{Kind: compare.Added, What: "identity"},
+		{Kind: compare.Removed, What: "project_key"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if same := spec.Diff(compile(old), compile(old)); len(same) > 0 {
+	if same := compare.Changes(compile(old), compile(old)); len(same) > 0 {
 		t.Error(same)
 	}
 }
@@ -74,16 +76,16 @@ func TestDiffOfNamesTwice(t *testing.T) {
 	const twice = `{"agent_types": ["user", "user", "clerk", "clerk"], "singletons": ["main", "desk", "main"], "modules": {"cache": ["order", "order"]},
 		"aggregate_types": {"order": {"events": {"e": {"schema": {}, "handler": []}}}}}`
 	for _, c := range []struct {
-		kind    spec.ChangeKind
+		kind    compare.ChangeKind
 		was, is string
-	}{{spec.Added, once, twice}, {spec.Removed, twice, once}} {
-		want := []spec.Change{
+	}{{compare.Added, once, twice}, {compare.Removed, twice, once}} {
+		want := []compare.Change{
 			{Kind: c.kind, What: "agent type", Name: "clerk"},
 			{Kind: c.kind, What: "singleton", Name: "main"},
 			{Kind: c.kind, What: "singleton", Name: "desk"},
 			{Kind: c.kind, What: "cached aggregate type", Name: "order"},
 		}
-		if diff := cmp.Diff(want, spec.Diff(compile(t, []byte(c.was)), compile(t, []byte(c.is)))); diff != "" {
+		if diff := cmp.Diff(want, compare.Changes(compile(t, []byte(c.was)), compile(t, []byte(c.is)))); diff != "" {
 			t.Errorf("%s: %s", c.kind, diff)
 		}
 	}
@@ -98,16 +100,16 @@ func TestDiffOfViews(t *testing.T) {
 		"e": {"schema": {}, "handler": [], "geo": {"type": "point", "path": "$.data.y"}}}}}, "projections": {
 		"s": {"sources": [{"aggregate": "order", "id": "$key"}]}, "q": {"sources": [{"aggregate": "order", "as": "o", "query": "id = $.x"}]},
 		"p": {"for_each": "order", "sources": {"order": "$key"}, "select": {"id": "$.order.id"}, "index": ["id"], "include": {"all": "order:global"}}}}`
-	want := []spec.Change{
-		{Kind: spec.Changed, What: "event type", Name: "order.e", Keys: []string{"geo"}},
-		{Kind: spec.Changed, What: "geo type", Name: "zone", Keys: []string{"properties"}},
-		{Kind: spec.Added, What: "geo type", Name: "new"},
-		{Kind: spec.Changed, What: "projection", Name: "p", Keys: []string{"include"}},
-		{Kind: spec.Changed, What: "projection", Name: "q", Keys: []string{"sources"}},
-		{Kind: spec.Removed, What: "projection", Name: "r"},
-		{Kind: spec.Added, What: "projection", Name: "s"},
+	want := []compare.Change{
+		{Kind: compare.Changed, What: "event type", Name: "order.e", Keys: []string{"geo"}},
+		{Kind: compare.Changed, What: "geo type", Name: "zone", Keys: []string{"properties"}},
+		{Kind: compare.Added, What: "geo type", Name: "new"},
+		{Kind: compare.Changed, What: "projection", Name: "p", Keys: []string{"include"}},
+		{Kind: compare.Changed, What: "projection", Name: "q", Keys: []string{"sources"}},
+		{Kind: compare.Removed, What: "projection", Name: "r"},
+		{Kind: compare.Added, What: "projection", Name: "s"},
 	}
-	if diff := cmp.Diff(want, spec.Diff(compile(t, []byte(spec1)), compile(t, []byte(spec2)))); diff != "" {
+	if diff := cmp.Diff(want, compare.Changes(compile(t, []byte(spec1)), compile(t, []byte(spec2)))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"j17/internal/lang/diag"
-	"j17/internal/lang/spec"
+	"j17/internal/lang/lint"
 )
 
 // repository returns the folder that holds go.mod.
@@ -76,7 +76,7 @@ func TestSpecsInTheDocsCompile(t *testing.T) {
 		}
 		for _, block := range specBlocks(string(text)) {
 			blocks++
-			_, found := spec.Compile([]byte(block))
+			_, found := lint.Compile([]byte(block))
 			if errors, _ := diag.Count(found); errors > 0 {
 				t.Errorf("an example is no spec:\n%s", diag.Render(path, []byte(block), found))
 			}
@@ -94,7 +94,7 @@ func TestTheManualNamesEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	const unknown = `"zzzzzzzzzzzz": 1`
-	_, found := spec.Compile([]byte(`{` + unknown + `,
+	_, found := lint.Compile([]byte(`{` + unknown + `,
 		"aggregate_types": {"a": {` + unknown + `, "identity": {` + unknown + `}, "onTombstone": {` + unknown + `}, "events": {"e": {` + unknown + `, "geo": {` + unknown + `}, "handler": {"wasm": {` + unknown + `}}, "implications": [
 			{` + unknown + `}, {"emit": {` + unknown + `}}, {"map": {` + unknown + `}}, {"schedule": {` + unknown + `, "cancel_on": [{` + unknown + `}]}},
 			{"wasm": {` + unknown + `}}, {"binary_container": {` + unknown + `}}, {"runtime_container": {` + unknown + `}}

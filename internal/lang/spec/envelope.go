@@ -38,7 +38,7 @@ func Unwrap(src []byte) (Envelope, []diag.Diagnostic) {
 	if err != nil || root.Get("spec").IsMissing() {
 		return whole, nil
 	}
-	c := &compiler{}
+	c := decoder{&diag.List{}}
 	c.object(root, "", shape{what: "the envelope of a spec", required: []string{"spec"}, optional: []string{"force", "environment"}})
 	at, _ := value.Locate(text, "/spec")
 	e := Envelope{Spec: []byte(blank(text[:at.Start]) + text[at.Start:at.End]), Force: c.flag(root.Get("force"), "/force", "force")}

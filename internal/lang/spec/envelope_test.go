@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"j17"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -61,7 +62,7 @@ func TestPlacesAreThoseOfTheWholeText(t *testing.T) {
 	if len(found) > 0 {
 		t.Fatal(written(found))
 	}
-	_, found = spec.Compile(e.Spec)
+	_, found = lint.Compile(e.Spec)
 	want := `2:20 /agent_types/0 (key)
 	error: an agent type cannot be named "ü"
 	(a name starts with a letter and goes on with letters, digits, "_" and "-")

@@ -10,7 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"j17/internal/base/value"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -35,7 +37,7 @@ func seeds(f *testing.F, add func(text string)) {
 func FuzzCompile(f *testing.F) {
 	seeds(f, func(text string) { f.Add(text) })
 	f.Fuzz(func(t *testing.T, src string) {
-		c, found := spec.Compile([]byte(src))
+		c, found := lint.Compile([]byte(src))
 		errors, _ := diag.Count(found)
 		if (c == nil) != (errors > 0) {
 			t.Fatalf("Compile returns %v with\n%s", c, written(found))
@@ -51,11 +53,11 @@ func FuzzCompile(f *testing.F) {
 		if c == nil {
 			return
 		}
-		again, _ := spec.Compile(c.Source)
+		again, _ := lint.Compile(c.Source)
 		if again == nil || again.Hash != c.Hash {
 			t.Fatal("the source of a spec is another spec")
 		}
-		if found := spec.Compare(c, again); len(found) > 0 {
+		if found := compare.Compatibility(c, again); len(found) > 0 {
 			t.Fatalf("a spec differs from itself:\n%s", written(found))
 		}
 	})
@@ -67,12 +69,12 @@ func FuzzCompare(f *testing.F) {
 		f.Add(text, `{"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false, "required": ["a"]}`)
 	})
 	f.Fuzz(func(t *testing.T, old, next string) {
-		was, _ := spec.Compile(whole(old))
-		is, _ := spec.Compile(whole(next))
+		was, _ := lint.Compile(whole(old))
+		is, _ := lint.Compile(whole(next))
 		if was == nil || is == nil {
 			return
 		}
-		for _, d := range spec.Compare(was, is) {
+		for _, d := range compare.Compatibility(was, is) {
 			if place, _ := value.Locate(string(is.Source), string(d.Pointer)); d.Line == 0 || place.End == 0 {
 				t.Fatalf("%+v has no place", d)
 			}

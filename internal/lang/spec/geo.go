@@ -8,7 +8,6 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
-	"j17/internal/lang/outline"
 	"j17/internal/lang/tick"
 )
 
@@ -67,7 +66,7 @@ func geoPaths() []string { return []string{"nearby", "containing", "within"} }
 
 func geoShapes() []string { return []string{Point, Polygon} }
 
-func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType {
+func (c *typeCompiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType {
 	c.name(name, at, "a geo type")
 	g := &GeoType{Name: name}
 	if slices.Contains(geoShapes(), name) {
@@ -94,7 +93,7 @@ func (c *compiler) geoType(name string, v value.Value, at diag.Pointer) *GeoType
 const maxProperties = 50
 
 // knownGeo returns the shapes, and the geo types that are not called like one.
-func (c *compiler) knownGeo() []string {
+func (c *typeCompiler) knownGeo() []string {
 	if c.geoNames == nil {
 		c.geoNames = geoShapes()
 		for _, name := range slices.Sorted(maps.Keys(c.out.GeoTypes)) {
@@ -106,7 +105,7 @@ func (c *compiler) knownGeo() []string {
 	return c.geoNames
 }
 
-func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
+func (c *typeCompiler) geo(v value.Value, at diag.Pointer) *Geo {
 	if v.Kind() != value.Object {
 		c.Report(at, geoNoObject, aKind(v.Kind()))
 		return nil
@@ -124,7 +123,7 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 
 	// A path to one place in the event's own data: what says where an aggregate is depends on the event alone.
 	before := c.Errors()
-	tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data"}}, &c.List)
+	tick.CompilePath(v.Get("path"), at.Key("path"), "the path of geo", tick.Scope{Members: []string{"data"}}, c.List)
 	if c.Errors() > before {
 		return g
 	}
@@ -138,90 +137,8 @@ func (c *compiler) geo(v value.Value, at diag.Pointer) *Geo {
 	return g
 }
 
-// placePath warns of a path to a place where the schema of the event's data lets nothing be, or neither a place nor null, which means
-// nowhere.
-func (c *compiler) placePath(g *Geo, path value.Value, schema outline.Schema, at diag.Pointer) {
-	if g == nil || g.Where == "" {
-		return
-	}
-	c.dataPaths(path, schema, at)
-	needs := outline.Object
-	k := schema.Follow(g.Steps).Kinds()
-	if k == outline.Null {
-		return
-	}
-	if g.Type.Shape == Polygon {
-		needs |= outline.Array
-	}
-	switch at, of := at, []outline.Schema{schema.Follow(g.Steps)}; {
-	case k&needs == 0:
-		c.Report(at, pathOfKind, path.Str(), phrase(needs), known(k))
-	case g.Type.Shape == Point && !c.canBePoint(of):
-		c.Report(at, neverPlace, path.Str(), map[string]string{"point": "a point", "area": "an area"}["point"], `{"lat": number, "lng": number}, or GeoJSON's {"type": "Point", "coordinates": array}`)
-	case g.Type.Shape == Polygon && !c.canBeArea(of):
-		c.Report(at, neverPlace, path.Str(), map[string]string{"point": "a point", "area": "an area"}["area"], `an array of {"lat": number, "lng": number}, or GeoJSON's {"type": "Polygon", "coordinates": array}`)
-	}
-}
-
-// placeMember is a member that an object has to have to be a place, with one of some texts as its value where there are any; one that it
-// must not have where it is of no kind.
-type placeMember struct {
-	name  string
-	kinds outline.Kinds
-	texts []string
-}
-
-// canBePoint reports whether schemas that hold together let some point through.
-func (c *compiler) canBePoint(schemas []outline.Schema) bool {
-	return c.canHave(schemas, placeMember{"lat", outline.Number, nil}, placeMember{"lng", outline.Number, nil}) ||
-		c.canBeGeoJSON(schemas, []string{"Point"}, placeMember{name: "lat"}, placeMember{name: "lng"})
-}
-
-// canBeArea reports whether schemas that hold together let some area through.
-func (c *compiler) canBeArea(schemas []outline.Schema) bool {
-	if c.canBeGeoJSON(schemas, []string{"Polygon", "MultiPolygon"}) {
-		return true
-	}
-	ways, ok := c.alternatives(schemas)
-	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
-		return way.Kinds()&outline.Array != 0 && c.canBePoint(way.Item(0))
-	})
-}
-
-func (c *compiler) canBeGeoJSON(schemas []outline.Schema, types []string, others ...placeMember) bool {
-	return c.canHave(schemas, append(others, placeMember{"type", outline.String, types}, placeMember{"coordinates", outline.Array, nil})...)
-}
-
-// canHave reports whether schemas that hold together let an object with all of these members through.
-func (c *compiler) canHave(schemas []outline.Schema, members ...placeMember) bool {
-	ways, ok := c.alternatives(schemas)
-	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
-		return way.Kinds()&way.ValueKinds()&outline.Object != 0 && !slices.ContainsFunc(members, func(m placeMember) bool { return !c.canBeMember(way, m) })
-	})
-}
-
-// canBeMember reports whether one way through schemas lets a member be there.
-func (c *compiler) canBeMember(way outline.Alternative, m placeMember) bool {
-	if m.kinds == 0 {
-		return !slices.ContainsFunc(way, func(s outline.Schema) bool {
-			return slices.ContainsFunc(s.Get("required").Elems(), func(name value.Value) bool { return name.Str() == m.name })
-		})
-	}
-	if slices.ContainsFunc(way, func(s outline.Schema) bool { return s.Closed() && s.Property(m.name).IsMissing() }) {
-		return false
-	}
-	ways, ok := c.alternatives(declared(way, m.name))
-	return !ok || slices.ContainsFunc(ways, func(way outline.Alternative) bool {
-		other := func(s outline.Schema) bool { // its choices are all others
-			values, limited := s.Values()
-			return limited && m.texts != nil && !slices.ContainsFunc(values, func(v value.Value) bool { return slices.Contains(m.texts, v.Str()) })
-		}
-		return way.Kinds()&way.ValueKinds()&m.kinds != 0 && !slices.ContainsFunc(way, other)
-	})
-}
-
 // places finds out which kinds of places the aggregates of a type have.
-func (c *compiler) places(t *AggregateType) {
+func (c *typeCompiler) places(t *AggregateType) {
 	sums := map[string][]byte{}
 	types := map[string]*GeoType{}
 	for _, name := range slices.Sorted(maps.Keys(t.Events)) {
@@ -241,23 +158,5 @@ func (c *compiler) places(t *AggregateType) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
 		t.Places = append(t.Places, &Place{Type: types[name], Fingerprint: sha256.Sum256(sums[name])})
-	}
-}
-
-// singletonsWithoutPlaces refuses singletons whose paths are those at which places are asked for.
-func (c *compiler) singletonsWithoutPlaces(v value.Value, at diag.Pointer) {
-	var with []string
-	for name, t := range c.out.Types {
-		if len(t.Places) > 0 {
-			with = append(with, name)
-		}
-	}
-	if len(with) == 0 {
-		return
-	}
-	for i, name := range v.Elems() {
-		if slices.Contains(geoPaths(), name.Str()) {
-			c.leniently(func() { c.Report(at.Index(i), singletonOverPlaces, name.Str(), slices.Min(with)) })
-		}
 	}
 }

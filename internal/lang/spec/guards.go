@@ -8,6 +8,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/outline"
 	"j17/internal/lang/tick"
 )
 
@@ -51,13 +52,20 @@ const (
 	CreatesNever
 )
 
-// decisionKeys are the members of an event type that decide whether an event is written. States do not depend on them.
-func decisionKeys() []string {
+// DecisionKeys are the members of an event type that decide whether an event is written. States do not depend on them.
+func DecisionKeys() []string {
 	return []string{"requires", "reads", "creates", "tags", "unique", "releases"}
 }
 
+// decisionCompiler reads what decides whether events of a type are written, and what they are found by.
+type decisionCompiler struct {
+	resolver
+	// schema is that of the data of the event.
+	schema outline.Schema
+}
+
 // decisions reads what decides whether an event of a type is written.
-func (c *compiler) decisions(e *EventType, v value.Value, at diag.Pointer) {
+func (c decisionCompiler) decisions(e *EventType, v value.Value, at diag.Pointer) {
 	e.Creates = c.creation(v.Get("creates"), at.Key("creates"))
 	c.members(v.Get("reads"), at.Key("reads"), "reads", maxReads, func(name string, v value.Value, at diag.Pointer) {
 		e.Reads = append(e.Reads, c.declaredRead(name, v, at))
@@ -73,7 +81,7 @@ func (c *compiler) decisions(e *EventType, v value.Value, at diag.Pointer) {
 	c.uniqueValues(e, v, at)
 }
 
-func (c *compiler) creation(v value.Value, at diag.Pointer) Creation {
+func (c decisionCompiler) creation(v value.Value, at diag.Pointer) Creation {
 	switch {
 	case v.IsMissing(), v.Kind() == value.Bool && v.Truth():
 		return CreatesAny
@@ -82,12 +90,12 @@ func (c *compiler) creation(v value.Value, at diag.Pointer) Creation {
 	case v.Kind() == value.String && v.Str() == "only":
 		return CreatesOnly
 	}
-	c.Report(at, badCreation, shortened(v))
+	c.Report(at, badCreation, diag.QuoteValue(v))
 	return CreatesAny
 }
 
 // declaredRead reads a member of reads. Its id is taken from the event and the state before it.
-func (c *compiler) declaredRead(name string, v value.Value, at diag.Pointer) *Read {
+func (c decisionCompiler) declaredRead(name string, v value.Value, at diag.Pointer) *Read {
 	c.name(name, at, "a read")
 	r := &Read{Name: name, Pointer: at}
 	if !c.object(v, at, shape{what: "a read", required: []string{"aggregate_type", "id"}}) {
@@ -98,13 +106,13 @@ func (c *compiler) declaredRead(name string, v value.Value, at diag.Pointer) *Re
 	return r
 }
 
-func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
+func (c decisionCompiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 	g := &Guard{Pointer: at}
 	if !c.object(v, at, shape{what: "a guard", required: []string{"that", "message"}, optional: []string{"code"}}) {
 		return g
 	}
 	if that := v.Get("that"); !that.IsMissing() {
-		g.That = tick.CompilePredicate(that, at.Key("that"), s, &c.List)
+		g.That = tick.CompilePredicate(that, at.Key("that"), s, c.List)
 	}
 	if message := v.Get("message"); !message.IsMissing() {
 		g.Message, g.Fixed = c.message(message, at.Key("message"), s)
@@ -119,16 +127,16 @@ func (c *compiler) guard(v value.Value, at diag.Pointer, s tick.Scope) *Guard {
 }
 
 // message reads what a refusal says: a text, which is fixed, or a template of one.
-func (c *compiler) message(v value.Value, at diag.Pointer, s tick.Scope) (t *tick.Template, fixed bool) {
+func (c decisionCompiler) message(v value.Value, at diag.Pointer, s tick.Scope) (t *tick.Template, fixed bool) {
 	text, ok := c.messageText(v, at, s)
 	if !ok {
 		return nil, false
 	}
-	return tick.CompileTemplate(v, at, s, &c.List), !text.IsMissing()
+	return tick.CompileTemplate(v, at, s, c.List), !text.IsMissing()
 }
 
 // messageText checks what a message says and returns it where it is one text. It reports false, and why, where it is none.
-func (c *compiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (text value.Value, ok bool) {
+func (c decisionCompiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (text value.Value, ok bool) {
 	kind := value.String
 	switch form, operand := tick.TemplateForm(v); form {
 	case tick.Literal:
@@ -163,13 +171,13 @@ func (c *compiler) messageText(v value.Value, at diag.Pointer, s tick.Scope) (te
 }
 
 // misspelt reports an object that is a text by no operator there is, where a name in it says that one was meant.
-func (c *compiler) misspelt(v value.Value, at diag.Pointer, s tick.Scope) bool {
+func (c decisionCompiler) misspelt(v value.Value, at diag.Pointer, s tick.Scope) bool {
 	named := func(m value.Member) bool { return strings.HasPrefix(m.Key, "$") }
 	if form, _ := tick.TemplateForm(v); form != tick.Plain || !slices.ContainsFunc(v.Members(), named) {
 		return false
 	}
 	errors := c.Errors()
-	tick.CompileTemplate(v, at, s, &c.List)
+	tick.CompileTemplate(v, at, s, c.List)
 	return c.Errors() > errors
 }
 
@@ -181,7 +189,7 @@ func isSnakeCase(s string) bool {
 // statePart returns the definition of an aggregate type without what decides whether events are written.
 func statePart(v value.Value) value.Value {
 	decides := func(event value.Value) bool {
-		for _, key := range decisionKeys() {
+		for _, key := range DecisionKeys() {
 			if !event.Get(key).IsMissing() {
 				return true
 			}
@@ -196,7 +204,7 @@ func statePart(v value.Value) value.Value {
 		if decides(e.Value) {
 			found = true
 			kept[i].Value = value.ObjectValue(slices.DeleteFunc(slices.Clone(e.Value.Members()), func(m value.Member) bool {
-				return slices.Contains(decisionKeys(), m.Key)
+				return slices.Contains(DecisionKeys(), m.Key)
 			})...)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"j17/internal/lang/compare"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -124,10 +126,10 @@ func TestFingerprintsOfDecisions(t *testing.T) {
 			t.Errorf("%s: another fingerprint of tags is %v", what, got)
 		}
 		same := strings.TrimSpace(test.extra) == ""
-		if (is.Hash == base.Hash) != same || len(spec.Diff(base, is)) == 0 != same {
-			t.Errorf("%s: the same hash is %v, with changes %+v", what, is.Hash == base.Hash, spec.Diff(base, is))
+		if (is.Hash == base.Hash) != same || len(compare.Changes(base, is)) == 0 != same {
+			t.Errorf("%s: the same hash is %v, with changes %+v", what, is.Hash == base.Hash, compare.Changes(base, is))
 		}
-		if found := spec.Compare(base, is); len(found) > 0 {
+		if found := compare.Compatibility(base, is); len(found) > 0 {
 			t.Errorf("%s breaks what is there:\n%s", what, written(found))
 		}
 	}
@@ -137,7 +139,7 @@ func TestFingerprintsOfDecisions(t *testing.T) {
 func TestTooManySetsOfUniqueValues(t *testing.T) {
 	for n, want := range map[int]string{20: "", 21: "the sets of unique values of an aggregate type may have at most 20 entries and has 21"} {
 		events := repeated(n, `"e%d": {"schema": {}, "handler": [], "unique": {"u%d": {"value": "$.data.a"}}}`)
-		_, found := spec.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"a": {"events": {` + events + `}}}}`))
+		_, found := lint.Compile([]byte(`{"agent_types": ["user"], "aggregate_types": {"a": {"events": {` + events + `}}}}`))
 		got := ""
 		for _, d := range found {
 			got += d.Message

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"j17/internal/base/work/worktest"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -176,7 +178,7 @@ func TestHostileSpecsAreBounded(t *testing.T) {
 				t.Fatalf("the spec has %d bytes", len(src))
 			}
 			before := worktest.ProcessorTime(t)
-			c, found := spec.Compile([]byte(src))
+			c, found := lint.Compile([]byte(src))
 			used := worktest.Since(t, before)
 			t.Logf("%v, compiled %t, %d findings, such as %.100s", used, c != nil, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {
@@ -209,7 +211,7 @@ func TestHostileComparisonsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			was, is := compile(t, []byte(pair[0])), compile(t, []byte(pair[1]))
 			before := worktest.ProcessorTime(t)
-			found := spec.Compare(was, is)
+			found := compare.Compatibility(was, is)
 			used := worktest.Since(t, before)
 			t.Logf("%v, %d findings, such as %.100s", used, len(found), append(found, diag.Diagnostic{})[0].Message)
 			if used > most {

@@ -8,6 +8,7 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/tick"
 )
 
@@ -26,23 +27,11 @@ func eventScope(event value.Value) tick.Scope {
 	return tick.Scope{Members: eventMembers(), Reads: reads}
 }
 
-// condition reads an optional predicate, which is called condition or when.
-func (c *compiler) condition(v value.Value, at diag.Pointer, s tick.Scope) *tick.Predicate {
-	key := "condition"
-	if !v.Get("when").IsMissing() {
-		if !v.Get(key).IsMissing() {
-			c.Report(at.Key("when"), bothKeys, key, "when")
-		}
-		key = "when"
-	}
-	if p := v.Get(key); !p.IsMissing() {
-		return tick.CompilePredicate(p, at.Key(key), s, &c.List)
-	}
-	return nil
-}
+// effectCompiler reads implications: what events bring about.
+type effectCompiler struct{ resolver }
 
 // implication reads one implication, or one step of a pipeline.
-func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, step bool) *Implication {
+func (c effectCompiler) implication(v value.Value, at diag.Pointer, s tick.Scope, step bool) *Implication {
 	what, kinds := "an implication", []string{"emit", "map", "schedule", "wasm", "binary_container", "runtime_container", "pipeline"}
 	if step {
 		what, kinds = "a step of a pipeline", kinds[:len(kinds)-1]
@@ -79,7 +68,7 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	case "pipeline":
 		i.Pipeline = c.pipeline(body, at, s)
 	default:
-		i.Code = c.code(has[0], body, at)
+		i.Code = codeCompiler{c.decoder}.code(has[0], body, at)
 		if i.Code.Transform && !step {
 			c.Report(at.Key("mode"), transformAlone)
 		}
@@ -87,26 +76,13 @@ func (c *compiler) implication(v value.Value, at diag.Pointer, s tick.Scope, ste
 	return i
 }
 
-// emit compiles the template of an event. more are keys beside those of every emit.
-func (c *compiler) emit(v value.Value, at diag.Pointer, s tick.Scope, more ...string) *Emit {
-	e := &Emit{Pointer: at}
-	if !c.object(v, at, shape{what: "an emit", required: []string{"aggregate_type", "id", "event_type"}, optional: append([]string{"data"}, more...)}) {
-		return e
-	}
-	e.AggregateType, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
-	e.ID = c.id(v.Get("id"), at.Key("id"), e.AggregateType, s)
-	e.EventType = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), e.AggregateType)
-	e.Data = tick.CompileTemplate(v.Get("data"), at.Key("data"), s, &c.List)
-	return e
-}
-
-func (c *compiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
+func (c effectCompiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
 	m := &Map{}
 	if !c.object(v, at, shape{what: "a map", required: []string{"in", "as", "emit"}, optional: []string{"condition", "when"}}) {
 		return m
 	}
-	m.In = tick.CompilePath(v.Get("in"), at.Key("in"), "in", s, &c.List)
-	m.As, m.Slot = tick.NewBinding(v.Get("as"), at.Key("as"), s, &c.List), len(s.Bindings)
+	m.In = tick.CompilePath(v.Get("in"), at.Key("in"), "in", s, c.List)
+	m.As, m.Slot = tick.NewBinding(v.Get("as"), at.Key("as"), s, c.List), len(s.Bindings)
 	if m.As != "" {
 		s = s.With(m.As[1:])
 	}
@@ -117,7 +93,7 @@ func (c *compiler) mapped(v value.Value, at diag.Pointer, s tick.Scope) *Map {
 	return m
 }
 
-func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Schedule {
+func (c effectCompiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Schedule {
 	out := &Schedule{}
 	if !c.object(v, at, shape{what: "a schedule", required: []string{"emit"}, optional: []string{"at", "before", "after", "delay", "delay_ms", "cancel_on"}}) {
 		return out
@@ -126,7 +102,7 @@ func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Sched
 		c.offsetWithoutTime(v, at)
 		out.Delay = c.delay(v, at)
 	} else {
-		out.At, out.Offset = tick.CompileTime(v.Get("at"), at.Key("at"), "at", s, &c.List), c.offset(v, at)
+		out.At, out.Offset = tick.CompileTime(v.Get("at"), at.Key("at"), "at", s, c.List), c.offset(v, at)
 	}
 	if e := v.Get("emit"); !e.IsMissing() {
 		out.Emit = c.emit(e, at.Key("emit"), s)
@@ -145,7 +121,7 @@ func (c *compiler) schedule(v value.Value, at diag.Pointer, s tick.Scope) *Sched
 }
 
 // offset reads by how much a schedule comes before its time, which is negative, or after it.
-func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
+func (c effectCompiler) offset(v value.Value, at diag.Pointer) time.Duration {
 	for _, key := range []string{"delay", "delay_ms"} {
 		if !v.Get(key).IsMissing() {
 			c.Report(at.Key(key), bothKeys, "at", key)
@@ -165,7 +141,7 @@ func (c *compiler) offset(v value.Value, at diag.Pointer) time.Duration {
 	}
 }
 
-func (c *compiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
+func (c effectCompiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
 	d, ok := ParseDelay(v.Str())
 	if !ok || d == 0 || d > MaxAhead {
 		c.Report(at, badOffset)
@@ -174,7 +150,7 @@ func (c *compiler) timeOffset(v value.Value, at diag.Pointer) time.Duration {
 }
 
 // offsetWithoutTime reports offsets of a schedule that has no time to be offset from.
-func (c *compiler) offsetWithoutTime(v value.Value, at diag.Pointer) {
+func (c effectCompiler) offsetWithoutTime(v value.Value, at diag.Pointer) {
 	for _, key := range []string{"before", "after"} {
 		if !v.Get(key).IsMissing() {
 			c.Report(at.Key(key), offsetAlone, key)
@@ -183,7 +159,7 @@ func (c *compiler) offsetWithoutTime(v value.Value, at diag.Pointer) {
 }
 
 // delay reads how long a schedule waits.
-func (c *compiler) delay(v value.Value, at diag.Pointer) time.Duration {
+func (c effectCompiler) delay(v value.Value, at diag.Pointer) time.Duration {
 	text, ms := v.Get("delay"), v.Get("delay_ms")
 	var d time.Duration
 
@@ -240,7 +216,7 @@ func ParseDelay(s string) (time.Duration, bool) {
 	return time.Duration(min(n, int64(math.MaxInt64/unit))) * unit, true
 }
 
-func (c *compiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Implication {
+func (c effectCompiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Implication {
 	if v.Kind() == value.Array && v.Len() == 0 {
 		c.Report(at, noSteps, "a pipeline")
 	}
@@ -257,4 +233,35 @@ func (c *compiler) pipeline(v value.Value, at diag.Pointer, s tick.Scope) []*Imp
 		steps = append(steps, i)
 	})
 	return steps
+}
+
+func (c decoder) notOneKind(at diag.Pointer, what string, has, kinds []string) {
+	if len(has) == 0 {
+		c.Errorf(at, "%s needs one of the keys %s", what, diag.Join(kinds, "or"))
+		return
+	}
+	c.Errorf(at, "%s cannot have %s together", what, diag.Join(has, "and")).Hintf("write one implication for each")
+}
+
+// badDelay: the same delay is meant for all events, and whoever writes a path or an operator there wants another one.
+func (c decoder) badDelay(at diag.Pointer, got value.Value) {
+	var d *diag.Diagnostic
+	if got.Kind() == value.String {
+		d = c.Errorf(at, "%s is no delay", diag.Quote(got.Str()))
+	} else {
+		d = c.Errorf(at, "delay must be a string, not %s", aKind(got.Kind()))
+	}
+	d.Hintf(`write a whole number and s, m, h or d for its unit, as in "30m", "24h" or "7d"`)
+	notFromData(d, got)
+}
+
+func (c decoder) badDelayMs(at diag.Pointer, got value.Value) {
+	notFromData(c.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes"), got)
+}
+
+// notFromData adds to the hint for a delay that is to be computed.
+func notFromData(d *diag.Diagnostic, got value.Value) {
+	if got.Kind() == value.Object || jsonpath.IsPath(got.Str()) {
+		d.Hint += "; a delay is the same for all events: a time of their data is written as \"at\""
+	}
 }

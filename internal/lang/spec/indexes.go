@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // indexes reads by which fields rows of the named form are found. Where the rest of the definition is faulty it finds what is wrong with them
 // all the same. Of fields that depend on faulty sources it does not say that these are the wrong ones: who mends them may make others of them.
-func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
+func (c *projectionCompiler) indexes(p *Projection, v value.Value, at diag.Pointer, of value.Value) {
 	if !v.IsMissing() && v.Kind() != value.Array {
 		c.Report(at, indexNoArray, aKind(v.Kind()))
 		return
@@ -71,7 +72,7 @@ func (c *compiler) indexes(p *Projection, v value.Value, at diag.Pointer, of val
 // Unindexed says why no index over some fields of the result can be declared, in the words of a deployment that would refuse it; "" where one
 // can. It is for projections of the named form.
 func (p *Projection) Unindexed(fields []string) string {
-	c := &compiler{}
+	c := decoder{&diag.List{}}
 	r := c.resultsOf(p, p.Definition.Get("select"))
 	for _, name := range fields {
 		r.field(value.StringValue(name), "")
@@ -90,8 +91,8 @@ func (p *Projection) Unindexed(fields []string) string {
 }
 
 // resultsOf returns what finds the parts of a projection's result, which of makes.
-func (c *compiler) resultsOf(p *Projection, of value.Value) *results {
-	r := &results{c: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
+func (c decoder) resultsOf(p *Projection, of value.Value) *results {
+	r := &results{decoder: c, p: p, of: of, scope: tick.Scope{Plain: true, Wildcards: true}, made: map[string]*tick.Template{}}
 	for i := range p.Sources {
 		r.scope.Members = append(r.scope.Members, p.Sources[i].Name)
 	}
@@ -102,7 +103,7 @@ func (c *compiler) resultsOf(p *Projection, of value.Value) *results {
 func FilterWords() []string { return []string{"in", "prefix", "gt", "gte", "lt", "lte", "words"} }
 
 // filtersApart refuses indexed fields whose names are those of filters on other ones.
-func (c *compiler) filtersApart(p *Projection, at diag.Pointer) {
+func (c decoder) filtersApart(p *Projection, at diag.Pointer) {
 	fields := map[string]bool{}
 	for i := range p.Indexes {
 		for j := range p.Indexes[i].Fields {
@@ -120,7 +121,7 @@ func (c *compiler) filtersApart(p *Projection, at diag.Pointer) {
 
 // results finds the parts of a projection's result.
 type results struct {
-	c *compiler
+	decoder
 	p *Projection
 	// of is select, and scope what paths in it can start with.
 	of    value.Value
@@ -136,7 +137,7 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 	add := func(v value.Value, at diag.Pointer) {
 		if f, ok := r.field(v, at); ok {
 			if slices.ContainsFunc(x.Fields, func(other Field) bool { return other.Name == f.Name }) {
-				r.c.Report(at, fieldTwice, f.Name)
+				r.Report(at, fieldTwice, f.Name)
 			}
 			x.Fields = append(x.Fields, f)
 		}
@@ -146,31 +147,31 @@ func (r *results) index(v value.Value, at diag.Pointer) Index {
 		add(v, at)
 	case value.Array:
 		if v.Len() == 0 {
-			r.c.Report(at, empty, "an index")
+			r.Report(at, empty, "an index")
 		}
-		r.c.elems(v, at, "the fields of an index", maxFields, func(_ int, v value.Value, at diag.Pointer) { add(v, at) })
+		r.elems(v, at, "the fields of an index", maxFields, func(_ int, v value.Value, at diag.Pointer) { add(v, at) })
 		if len(x.Fields) < v.Len() {
 			x.Fields = nil
 		}
 	case value.Object:
 		x.Words = true
 		switch words := v.Get("words"); {
-		case words.IsMissing() && !slices.ContainsFunc(v.Members(), func(m value.Member) bool { return r.c.Nearest(m.Key, []string{"words"}) != "" }):
-			r.c.Report(at, badIndex, "an object without \"words\"")
+		case words.IsMissing() && !slices.ContainsFunc(v.Members(), func(m value.Member) bool { return r.Nearest(m.Key, []string{"words"}) != "" }):
+			r.Report(at, badIndex, "an object without \"words\"")
 		case words.Kind() == value.Array:
-			r.c.Report(at.Key("words"), wordsOfMany)
-		case r.c.object(v, at, shape{what: "an index of words", required: []string{"words"}}):
+			r.Report(at.Key("words"), wordsOfMany)
+		case r.object(v, at, shape{what: "an index of words", required: []string{"words"}}):
 			add(words, at.Key("words"))
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
-		r.c.Report(at, badIndex, aKind(v.Kind()))
+		r.Report(at, badIndex, aKind(v.Kind()))
 	}
 	return x
 }
 
 // field reads the name of a field of the result, which is the part of select that makes it.
 func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
-	text, ok := r.c.text(v, at, "a field of an index")
+	text, ok := r.text(v, at, "a field of an index")
 	if !ok {
 		return Field{}, false
 	}
@@ -179,29 +180,29 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 	path, err := jsonpath.ParseState(text)
 	switch {
 	case jsonpath.IsPath(text):
-		r.c.Report(at, badField, text)
+		r.Report(at, badField, text)
 		return Field{}, false
 	case err != nil:
-		r.c.badPath(at, err)
+		r.badPath(at, err)
 		return Field{}, false
 	case path.Optional || path.Entries || slices.ContainsFunc(path.Steps, func(s value.Step) bool { return s.IsIndex }):
-		r.c.Report(at, badField, text)
+		r.Report(at, badField, text)
 		return Field{}, false
-	case r.c.isReserved(path.Steps[0].Key):
-		r.c.Report(at, fieldOfOurs, text, path.Steps[0].Key, "the_"+path.Steps[0].Key)
+	case r.isReserved(path.Steps[0].Key):
+		r.Report(at, fieldOfOurs, text, path.Steps[0].Key, "the_"+path.Steps[0].Key)
 		return Field{}, false
 	}
 	part := selected(r.of, path.Steps)
 	switch {
 	case part.array:
-		r.c.Report(at, fieldInArray, text)
+		r.Report(at, fieldInArray, text)
 		return Field{}, false
-	case part.v.IsMissing() && r.c.Errors() > 0 && slices.ContainsFunc(part.known, isOperator):
+	case part.v.IsMissing() && r.Errors() > 0 && slices.ContainsFunc(part.known, isOperator):
 		return Field{}, false // an operator is misspelt, so that nobody knows what there is
 	case part.v.IsMissing():
-		r.c.noField(at, text, part.known)
+		r.noField(at, text, part.known)
 		return Field{}, false
-	case strings.HasPrefix(text, "-") && !r.c.reversedField(at, text):
+	case strings.HasPrefix(text, "-") && r.reversed(at, text):
 		return Field{}, false
 	}
 	f := Field{Name: text, made: r.template(part.v, path.Steps[:len(path.Steps)-len(part.rest)]), rest: part.rest}
@@ -217,17 +218,23 @@ func (r *results) field(v value.Value, at diag.Pointer) (Field, bool) {
 		case src.faulty:
 			continue
 		case src.Included:
-			r.c.Report(at, fieldOfAll, text, src.Name, "an include decides it")
+			r.Report(at, fieldOfAll, text, src.Name, "an include decides it")
 		case src.Query != nil:
-			r.c.Report(at, fieldOfQuery, text, src.Name)
+			r.Report(at, fieldOfQuery, text, src.Name)
 		case src.ID != nil && !src.ID.Literal.IsMissing():
-			r.c.Report(at, fieldOfAll, text, src.Name, "its id is always the same")
+			r.Report(at, fieldOfAll, text, src.Name, "its id is always the same")
 		default:
 			continue
 		}
 		return Field{}, false
 	}
 	return f, true
+}
+
+// reversed reports a field that nobody can order by, and whether that is an error.
+func (r *results) reversed(at diag.Pointer, text string) bool {
+	r.Report(at, reversedField, text, cmp.Or(strings.TrimLeft(text, "-"), "reversed"))
+	return !r.Stored
 }
 
 // template compiles the part of select that steps lead to, once. It returns nil for what is beyond the limit of all parts together.
@@ -333,4 +340,20 @@ func namesBelow(steps []value.Step, v value.Value) []string {
 		names = append(names, (jsonpath.StepsText(steps) + "." + m.Key)[1:])
 	}
 	return names
+}
+
+func (c decoder) noField(at diag.Pointer, text string, known []string) {
+	d := c.Errorf(at, "there is no field %s in select", diag.Quote(text))
+	if slices.Contains(known, text) {
+		d.Hintf("a member with a dot in its name cannot be indexed, since what follows a dot is a member of what stands before it: select it under a name without one")
+		return
+	}
+	if field, reverse := strings.CutPrefix(text, "-"); reverse && slices.Contains(known, field) {
+		d.Hintf("an index serves both orders: write %q", field)
+		return
+	}
+	const few = 12
+	if !c.Suggest(d, text, known) && len(known) > 0 && len(known) <= few {
+		d.Hintf("there are %s", strings.Join(known, ", "))
+	}
 }

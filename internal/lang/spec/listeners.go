@@ -13,7 +13,10 @@ import (
 	"j17/internal/lang/tick"
 )
 
-func (c *compiler) listener(name string, v value.Value, at diag.Pointer) *Listener {
+// listenerCompiler reads listeners.
+type listenerCompiler struct{ resolver }
+
+func (c listenerCompiler) listener(name string, v value.Value, at diag.Pointer) *Listener {
 	c.name(name, at, "a listener")
 	l := &Listener{Name: name, URLs: map[j17.Environment]string{}, Headers: map[string]string{}}
 	if !c.object(v, at, shape{what: "a listener", required: []string{"url", "events"}, optional: []string{"condition", "when", "headers", "format"}}) {
@@ -70,7 +73,7 @@ func (c *Compiled) countListeners() {
 	}
 }
 
-func (c *compiler) urls(l *Listener, v value.Value, at diag.Pointer) {
+func (c listenerCompiler) urls(l *Listener, v value.Value, at diag.Pointer) {
 	if v.Kind() != value.Object {
 		if u := c.url(v, at); u != "" {
 			for _, env := range j17.Environments() {
@@ -103,7 +106,7 @@ func validPort(u *url.URL) bool {
 	return err == nil && n > 0
 }
 
-func (c *compiler) url(v value.Value, at diag.Pointer) string {
+func (c listenerCompiler) url(v value.Value, at diag.Pointer) string {
 	text, ok := c.text(v, at, "a listener's URL")
 	if !ok {
 		return ""
@@ -142,7 +145,7 @@ func isLoopback(host string) bool {
 }
 
 // pattern reads "type.event", "type.*" or "*".
-func (c *compiler) pattern(v value.Value, at diag.Pointer) (Pattern, bool) {
+func (c listenerCompiler) pattern(v value.Value, at diag.Pointer) (Pattern, bool) {
 	text, ok := c.text(v, at, "a pattern of events")
 	if !ok {
 		return Pattern{}, false
@@ -179,7 +182,7 @@ func ParsePattern(text string) (Pattern, bool) {
 	return Pattern{AggregateType: aggregateType, EventType: event}, true
 }
 
-func (c *compiler) header(name string, v value.Value, at diag.Pointer) (string, bool) {
+func (c listenerCompiler) header(name string, v value.Value, at diag.Pointer) (string, bool) {
 	const special = "!#$%&'*+-.^_`|~"
 	token := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(special, r)

@@ -4,14 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
-	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
-	"j17/internal/lang/jsonpath"
-	"j17/internal/lang/outline"
 )
 
 const (
@@ -42,7 +38,9 @@ const (
 		"a spec may give %+[2]q a handler; name events of your own without the underscore"
 	systemSchema diag.Message = "error at key: the event type %q must not have a schema, because the platform owns its data\n" +
 		"remove the schema"
-	systemEventUsed diag.Message = "error: the event type %q belongs to the platform and cannot be named here"
+	systemEventUsed  diag.Message = "error: the event type %q belongs to the platform and cannot be named here"
+	unusedDefinition diag.Message = "warning at key: no schema uses the definition %[1]q\n" +
+		`refer to it with {"$ref": %[2]q}, or take it out`
 
 	// Identity.
 	badSingleton diag.Message = "error: %v\n" +
@@ -68,6 +66,8 @@ const (
 		"choose another one"
 	sequenceWithoutKey diag.Message = `error: a sequence needs the top-level key "project_key", which its ids start with` + "\n" +
 		`add "project_key": "VNO" to get VNO-1, VNO-2 and so on`
+	literalIDChanges diag.Message = "error unless stored: the id %[1]q is spelt in another way than it is stored: it names %[2]q\n" +
+		"write %[2]q"
 
 	// What decides whether events are written.
 	systemDecision diag.Message = "error at key: the event type %q must not have %+q, because erasure is not up to a spec\n" +
@@ -79,10 +79,6 @@ const (
 	noText diag.Message = "error: a message is a text or a template of one, not %s\n" +
 		`write {"$concat": ["The balance is ", "$.state.balance"]} to put values into it`
 	messageCut diag.Message = "warning: only the first %d characters of the message are shown\nshorten it"
-	noStateYet diag.Message = "warning: %q leads to nothing: %q is the first event of its aggregate, which has no state before it\n" +
-		`look at "$.data", or do without "creates": "only"`
-	neverFirst diag.Message = "warning: this is always refused: %q has to be the first event of its aggregate, and %q is written to that aggregate before it\n" +
-		`emit it to another aggregate, or do without "creates": "only"`
 	// sagasOutside: the only part of a spec that one looks for at its top in vain.
 	sagasOutside diag.Message = `error at key: unknown key "sagas"` + "\n" +
 		`sagas stand in modules, as in "modules": {"sagas": {"name": {...}}}`
@@ -145,39 +141,82 @@ const (
 		"give the header another name, or remove it"
 	badHeaderValue diag.Message = "error: a header must be printable ASCII without spaces around it"
 
-	// Compatibility.
-	nowRequired diag.Message = "error: the property %s is required now and was not before; stored events may lack it\n" +
-		"leave it optional, and let handlers do without it"
-	nowRequiredWith diag.Message = "error: the property %s is required now beside %q and was not before; stored events may lack it\n" +
-		"leave it optional, and let handlers do without it"
-	typeChanged diag.Message = "error: the value of %s was %s and is %s now; stored events have the old type\n" +
-		"accept the old type too, or use a property of another name"
-	typeForbidden diag.Message = "error: the value of %s was %s and is not allowed now; stored events have it\n" +
-		"accept the old type too, or use a property of another name"
-	nowClosed diag.Message = "error: the object %s no longer accepts undeclared properties; stored events may have some\n" +
-		`remove "additionalProperties": false, which has to be there from the first version on`
-	projectKeyRemoved diag.Message = "error at key: project_key was %[1]q and is gone; public ids that were given out, such as %[1]s-1, would lead nowhere\n" +
-		"keep it"
-	projectKeyChanged diag.Message = "error at key: project_key was %[1]q; every public id would change, %[1]s-1 into %[2]s-1, and those that were given out would lead nowhere\n" +
-		"keep it"
-	handleRemoved diag.Message = "error at key: aggregates of the type %q had handles; those that were given out, %s_..., would lead nowhere\n" +
-		`keep "handle": %[2]q`
-	handleChanged diag.Message = "warning at key: handles of the type %q began with %s_; aggregates that have one keep it, only new ones get %s_...\n" +
-		"keep %[2]q if anybody tells by these letters what a handle names"
-	sequenceRemoved diag.Message = "error at key: aggregates of the type %q had public ids; those that were given out would lead nowhere\n" +
-		`keep "sequence": true`
-	singletonRemoved diag.Message = "warning at key: the singleton %q was removed; what is stored under it can no longer be reached\n" +
-		"keep it if it was used"
-	versionRemoved diag.Message = "warning at key: UUIDs of version %s are no longer accepted; aggregates with such ids can no longer be reached\n" +
-		"keep the version if it was used"
-	tooComplex diag.Message = "error: the schema combines too many alternatives to be compared with the one before\n" +
-		"simplify it, or deploy with force after checking that stored events fit"
+	// Projections.
+	badProjectionName diag.Message = "error: a projection cannot be named %[1]q\n" +
+		"use at most %[2]d lower-case letters, digits and underscores, and start with a letter"
+	otherName diag.Message = "error: the projection is called %q here and %q by its key\n" +
+		"leave the name out, or make them the same"
+	projectionTooLarge diag.Message = "error: the definition of the projection has %d bytes; at most %d are accepted\n" +
+		"split it into several projections, or move large constants into a singleton that is included"
+	selectTooLarge diag.Message = "error: select is made of %d values; at most %d are accepted\n" +
+		"split it into several projections, or select whole objects instead of each of their members"
+	boundTwice    diag.Message = "error at key: %q stands under both sources and include\nchoose another name"
+	badSourceName diag.Message = "error: a source cannot be named %[1]q\n" +
+		`paths start with it, as in "$.customer": use at most %[2]d letters, digits and "_", and no digit first`
+	resultTwice diag.Message = "error: there is a source %[1]q already, and each is a member of the result\n" +
+		`name this one with "as", as in "as": %+[2]q`
+	badSource diag.Message = "error: %q is no source\n" +
+		`write "$key" for the aggregate that is asked for, or {"type": ..., "id": ...}`
+	sourceWithoutID diag.Message = `error: a source needs one of the keys "id" and "query"` + "\n" +
+		`write "id": "$.order.user_id", or "query": "user_id = $.order.user_id"`
+	singleQuery diag.Message = `error: a query finds any number of aggregates, so its mode cannot be "single"` + "\n" +
+		`leave the mode out, or write "id" for a single one`
+	manyInSingle diag.Message = "warning: %q leads to any number of ids, and this source takes one, so that it is always null\n" +
+		`add "mode": "array"`
+	manyInQuery diag.Message = "error: a query compares with one value, and %q leads to any number of them\n" +
+		`name one of them, as in "[0]", or read the aggregates by "id" with "mode": "array"`
+	sourceCycle diag.Message = "error: these sources form a cycle: %s\n" +
+		`each needs the next one first; start one of them at another source, or at "$key"`
+	notGlobal diag.Message = `error: %q cannot be included; include takes singletons such as "settings:global"` + "\n" +
+		"read other aggregates through sources"
+	paramOfOurs diag.Message = "error: a parameter cannot be called %[1]q, which means something in every request\n" +
+		"choose another name, such as %+[2]q"
+	badQuery diag.Message = "error: %q is no query\n" +
+		`write one field, "=" and a value or a path, as in "user_id = $.user_id": there is one condition in a query`
+	longParam diag.Message = "error: %[1]q: %[2]q is no source before this one, and a parameter is a text, into which no path leads\n" +
+		"write %+[3]q for the parameter, or put the source that the path starts at before this one"
+
+	// Indexes.
+	indexOfArrayForm diag.Message = `error at key: only projections with "for_each" can have an index: the others have no rows to find` + "\n" +
+		`remove it, or name the aggregate type that there is a row for with "for_each"`
+	badIndex diag.Message = `error: an index must be a field, an array of fields or {"words": field}, not %s` + "\n" +
+		`write it as in "status", ["team", "points"] or {"words": "title"}`
+	indexNoArray diag.Message = "error: index must be an array, not %s\n" +
+		`write one element for each index, as in ["status", ["team", "points"], {"words": "title"}]`
+	wordsOfMany diag.Message = "error: an index of words has one field, not an array of them\n" +
+		`write an index for each field, as in {"words": "title"}, {"words": "about"}`
+	indexedTooLarge diag.Message = "error: the fields of the indexes are made of more than %d values of select\n" +
+		"index single values, and not what large objects are made of"
+	indexTwice diag.Message = "error: there is an index of %s already\nremove one of them"
+	fieldTwice diag.Message = "error: the field %q stands in this index already\nremove one of them"
+	badField   diag.Message = "error: %q is no field of the result\n" +
+		`write the names of members, as in "status" or "address.city"`
+	fieldOfOurs diag.Message = "error: the field %[1]q cannot be indexed: %[2]q means something in every request for a list, so that nobody could ask for the field\n" +
+		"select it under another name too, such as %+[3]q"
+	fieldInArray diag.Message = "error: %q leads into an array, where no single field is\n" +
+		`index an array of the values themselves, such as {"skus": "$.order.lines[*].sku"}: a row is found by each of its elements`
+	fieldOfAll diag.Message = "error: %q cannot be indexed: it depends on the source %q, the same one for every row (%s), so that one write would move all rows\n" +
+		"index what differs from row to row, and leave this field out of the index"
+	fieldOfQuery diag.Message = "error: %q cannot be indexed: it depends on the source %q, which is a query, so that a write could move rows that nothing names\n" +
+		`index fields of sources with an "id", and leave this field out of the index`
+	filterTwice diag.Message = "error: the field %q cannot be indexed beside %q, since a filter of that name means the other one\n" +
+		"select it under another name"
+	// reversedField is about a field that nobody can order by.
+	reversedField diag.Message = "error unless stored: the field %[1]q cannot be indexed: \"order=%[1]s\" asks for the reverse order of another field\n" +
+		"select it under a name that does not begin with -, such as %+[2]q"
+
+	// Places.
+	geoTypeNamedLikeShape diag.Message = "error at key: a geo type cannot be named %q, since that is a shape\n" +
+		"choose another name"
+	geoNoObject diag.Message = "error: geo must be an object, not %s\n" +
+		`write it as in {"type": "point", "path": "$.data.location"}`
+	geoOfType diag.Message = "error at key: an aggregate type has no geo: events say where their aggregates are\n" +
+		`write it in event types, as in "geo": {"type": "point", "path": "$.data.location"}`
+	badGeoPath diag.Message = "error: the path of geo must lead to one place in the event's data, which %q does not\n" +
+		`write it as in "$.data.location"`
+	singletonOverPlaces diag.Message = "error: there can be no singleton %+[1]q, since aggregates have places: /%[2]s/%[1]s asks for those of the type %[2]q\n" +
+		"choose another name for the singleton"
 )
-
-// messages is every sentence that this package has for users, and the findings they were put into.
-type messages struct{ diag.List }
-
-func quote(s string) string { return diag.Quote(s) }
 
 // aKind names a kind of value with its article.
 func aKind(k value.Kind) string {
@@ -193,31 +232,6 @@ func aKind(k value.Kind) string {
 	}
 }
 
-// typeNames names types as schemas do.
-func typeNames(k outline.Kinds) string {
-	if k == outline.Any {
-		return "of any type"
-	}
-	return list(k.Names(), "or")
-}
-
-// phrase names types as a sentence does.
-func phrase(k outline.Kinds) string {
-	if k == outline.Any {
-		return "of any type"
-	}
-	return list(k.Phrases(), "or")
-}
-
-// list joins words as a sentence does.
-func list(words []string, and string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " " + and + " " + words[last]
-}
-
 // nearest sets a hint that names what may have been meant, or the choice there is if it is small.
 func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[string]V) {
 	const few, many = 12, 2000
@@ -225,9 +239,7 @@ func nearest[V any](l *diag.List, d *diag.Diagnostic, word string, declared map[
 		return
 	}
 	known := slices.Sorted(maps.Keys(declared))
-	if near := l.Nearest(word, known); near != "" {
-		d.Hintf("did you mean %q?", near)
-	} else if len(known) > 0 && len(known) <= few {
+	if !l.Suggest(d, word, known) && len(known) > 0 && len(known) <= few {
 		d.Hintf("declared are %s", strings.Join(known, ", "))
 	}
 }
@@ -254,230 +266,4 @@ func syntaxHint(text string, at int) string {
 	default:
 		return ""
 	}
-}
-
-// notByName is the error for an object of named things that is something else.
-func (m *messages) notByName(at diag.Pointer, what string, got value.Kind) {
-	d := m.Errorf(at, "%s must be an object, not %s", what, aKind(got))
-	if got == value.Array {
-		d.Hintf(`write one member for each, with its name as the key, as in {"name": {...}, "other": {...}}`)
-	}
-}
-
-func (m *messages) wrongKind(at diag.Pointer, what string, want, got value.Kind) {
-	d := m.Errorf(at, "%s must be %s, not %s", what, aKind(want), aKind(got))
-	switch example := exampleOf(what); {
-	case example != "":
-		d.Hintf("write %s", example)
-	case want == value.Array && (got == value.String || got == value.Object):
-		d.Hintf("write an array, for one alone too, as in [%s]", map[value.Kind]string{value.String: `"..."`, value.Object: "{...}"}[got])
-	}
-}
-
-// exampleOf returns an example of what is often written in a shorter way than there is, "" for all else.
-func exampleOf(what string) string {
-	return map[string]string{
-		"a guard":                 `{"that": {"equals": ["@.status", "open"]}, "message": "It is not open."}`,
-		"a read":                  `{"aggregate_type": "account", "id": "$.data.account"}`,
-		"a unique value":          `{"value": "$.data.email"}`,
-		"a geo type":              `{"type": "point"}`,
-		"an emit":                 `{"aggregate_type": "order", "id": "$.data.order", "event_type": "was_placed"}`,
-		"a map":                   `{"in": "$.data.lines", "as": "$line", "emit": {...}}`,
-		"a schedule":              `{"delay": "24h", "emit": {...}}`,
-		"an element of cancel_on": `{"aggregate_type": "order", "id": "$.key", "event_type": "was_paid"}`,
-		"the trigger of a saga":   `{"aggregate_type": "order", "event_type": "was_placed"}`,
-		"a step of a saga":        `{"name": "charge", "emit": {...}}`,
-		"an await":                `{"aggregate_type": "payment", "event_types": ["was_charged"]}`,
-		"a listener":              `{"url": "https://example.com/hook", "events": ["order.was_placed"]}`,
-		"select":                  `a member for each part of the result, as in {"status": "$.order.status"}`,
-	}[what]
-}
-
-func (m *messages) missingKey(at diag.Pointer, what, key string) {
-	d := m.Errorf(at, "%s needs the key %q", what, key).AtKey()
-	switch key {
-	case "handler":
-		d.Hintf(`write "handler": [] for events that leave the state as it is`)
-	case "schema":
-		d.Hintf(`write "schema": {"type": "object"} to accept every object`)
-	case "delay":
-		d.Hintf(`write how long to wait, as in "delay": "24h", or when it is to come, as in "at": "$.data.due"`)
-	case "agent_types":
-		d.Hintf(`write who or what may cause events, as in "agent_types": ["user", "service"]`)
-	case "aggregate_types":
-		d.Hintf(`write "aggregate_types": {}, or start with "j17 spec new"`)
-	case "as":
-		d.Hintf(`name each element, as in "as": "$item"`)
-	case "sources":
-		d.Hintf(`write what is read, as in "for_each": "order", "sources": {"order": "$key"}`)
-	case "select":
-		d.Hintf(`write the result, as in "select": {"status": "$.order.status"}`)
-	case "that":
-		d.Hintf(`write what has to hold, as in "that": {"gte": ["$.state.balance", "$.data.amount"]}`)
-	case "message":
-		d.Hintf(`write what whoever is refused reads, as in "message": "The account is closed."`)
-	case "value":
-		d.Hintf(`write where the value stands in the event, as in "value": "$.data.email"`)
-	}
-}
-
-func (m *messages) notOneOf(at diag.Pointer, what, got string, words []string) {
-	const shown = 12
-	var quoted []string
-	for _, w := range words[:min(shown, len(words))] {
-		quoted = append(quoted, quote(w))
-	}
-	if len(words) > shown {
-		quoted = append(quoted, "another of "+strconv.Itoa(len(words)))
-	}
-	d := m.Errorf(at, "%s cannot be %s; it is %s", what, quote(got), list(quoted, "or"))
-	if near := m.Nearest(got, words); near != "" {
-		d.Hintf("did you mean %q?", near)
-	}
-}
-
-func (m *messages) badName(at diag.Pointer, what, name string) {
-	d := m.Errorf(at, "%s cannot be named %s", what, quote(name)).AtKey()
-	switch {
-	case strings.HasPrefix(name, "_"):
-		d.Hintf("names that start with an underscore belong to the platform")
-	case len(name) > MaxNameLength:
-		d.Hintf("a name has at most %d characters", MaxNameLength)
-	default:
-		d.Hintf(`a name starts with a letter and goes on with letters, digits, "_" and "-"`)
-	}
-}
-
-func (c *compiler) undeclaredType(at diag.Pointer, name string) {
-	full := c.Full()
-	d := c.Errorf(at, "there is no aggregate type %s in this spec", quote(name))
-	if !full {
-		nearest(&c.List, d, name, c.declared)
-	}
-}
-
-func (c *compiler) undeclaredEvent(at diag.Pointer, aggregateType, name string) {
-	full := c.Full()
-	d := c.Errorf(at, "the aggregate type %s has no event type %s", quote(aggregateType), quote(name))
-	if !full {
-		nearest(&c.List, d, name, c.declared[aggregateType])
-	}
-}
-
-func (m *messages) literalIDChanges(at diag.Pointer, id, canonical string, kind ident.Kind) {
-	report := m.Errorf
-	if m.Stored {
-		report = m.Warnf
-	}
-	d := report(at, "the id %s is spelt in another way than it is stored: it names %s", quote(id), quote(canonical))
-	if kind == ident.HumaneCode {
-		d.Hintf(`write %s if that is meant; a name of your own is declared under "singletons"`, quote(canonical))
-		return
-	}
-	d.Hintf("write %s", quote(canonical))
-}
-
-// badLiteralID reports what is no id. from says where ids can be taken from instead, by a path such as example.
-func (m *messages) badLiteralID(at diag.Pointer, id string, given bool, from, example string) {
-	d := m.Errorf(at, "the id %s is no identifier and no declared singleton", quote(id))
-	if given {
-		d.Hintf(`names that the server gives cannot stand in a spec, since each environment gives its own: take the name from %s, as in %q, or write the id`, from, example)
-		return
-	}
-	d.Hintf(`declare it under "singletons", or start it with "$" to take the id from %s`, from)
-}
-
-func (c *compiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string) {
-	full := c.Full()
-	d := c.Errorf(at, "no event type of %s takes a unique value %s", quote(t.Name), quote(name))
-	if full {
-		return
-	}
-	if len(t.Unique) == 0 {
-		d.Hintf(`declare it where it is taken, as in "unique": {%s: {"value": "$.data.name"}}`, quote(name))
-		return
-	}
-	nearest(&c.List, d, name, t.Unique)
-}
-
-func (m *messages) notOneKind(at diag.Pointer, what string, has, kinds []string) {
-	if len(has) == 0 {
-		m.Errorf(at, "%s needs one of the keys %s", what, list(kinds, "or"))
-		return
-	}
-	m.Errorf(at, "%s cannot have %s together", what, list(has, "and")).Hintf("write one implication for each")
-}
-
-// badDelay: the same delay is meant for all events, and whoever writes a path or an operator there wants another one.
-func (m *messages) badDelay(at diag.Pointer, got value.Value) {
-	var d *diag.Diagnostic
-	if got.Kind() == value.String {
-		d = m.Errorf(at, "%s is no delay", quote(got.Str()))
-	} else {
-		d = m.Errorf(at, "delay must be a string, not %s", aKind(got.Kind()))
-	}
-	d.Hintf(`write a whole number and s, m, h or d for its unit, as in "30m", "24h" or "7d"`)
-	notFromData(d, got)
-}
-
-func (m *messages) badDelayMs(at diag.Pointer, got value.Value) {
-	notFromData(m.Errorf(at, "delay_ms must be a whole number of milliseconds").Hintf("300000 is five minutes"), got)
-}
-
-// notFromData adds to the hint for a delay that is to be computed.
-func notFromData(d *diag.Diagnostic, got value.Value) {
-	if got.Kind() == value.Object || jsonpath.IsPath(got.Str()) {
-		d.Hint += "; a delay is the same for all events: a time of their data is written as \"at\""
-	}
-}
-
-// shownCircle is a circle of events in words; of a long one the middle is left out.
-func shownCircle(circle []eventName) string {
-	const shown = 12
-	names := make([]string, 0, len(circle))
-	for i, n := range circle {
-		if len(circle) > shown && i == shown/2 {
-			names = append(names, "...")
-		}
-		if len(circle) <= shown || i < shown/2 || i >= len(circle)-shown/2 {
-			names = append(names, n.String())
-		}
-	}
-	return strings.Join(names, " -> ")
-}
-
-// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger each other.
-func (m *messages) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
-	report := m.Warnf
-	if certain && !m.Stored {
-		report = m.Errorf
-	}
-	report(at, "the saga %s starts itself again with nothing to end that: %s", quote(name), shownCircle(circle)).
-		Hintf("write another event, give the step a condition, let a step before it await an answer, or put a schedule in between")
-}
-
-func (m *messages) typeRemoved(at diag.Pointer, name string, added []string) {
-	d := m.Errorf(at, "the aggregate type %s was removed; its events could no longer be read", quote(name)).AtKey()
-	m.renamed(d, name, added)
-}
-
-func (m *messages) eventRemoved(at diag.Pointer, aggregateType, name string, added []string) {
-	d := m.Errorf(at, "the event type %s of %s was removed; events of it could no longer be applied", quote(name), quote(aggregateType)).AtKey()
-	m.renamed(d, name, added)
-}
-
-func (m *messages) renamed(d *diag.Diagnostic, name string, added []string) {
-	if near := m.Nearest(name, added); near != "" {
-		d.Hintf("if it is called %q now, keep %q beside it for what is stored", near, name)
-		return
-	}
-	d.Hintf("keep it; what is no longer written does no harm")
-}
-
-// dataPath appends a property to a path that starts with "data".
-func dataPath(path, name string) string {
-	if isName(name) {
-		return path + "." + name
-	}
-	return path + "[" + quote(name) + "]"
 }

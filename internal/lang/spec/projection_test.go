@@ -15,6 +15,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -280,7 +281,7 @@ func TestStoredProjectionsAreLeftOut(t *testing.T) {
 	if c.Projections["good"] == nil || c.Projections["bad"] != nil || len(c.Projections) != 1 || c.EventType("a", "e").Geo == nil || c.EventType("a", "f").Geo != nil {
 		t.Errorf("it has %+v", c.Projections)
 	}
-	if c, _ := spec.Compile([]byte(src)); c != nil {
+	if c, _ := lint.Compile([]byte(src)); c != nil {
 		t.Error("a new spec is accepted")
 	}
 }
@@ -334,14 +335,14 @@ func TestCheckProjection(t *testing.T) {
 	in := compile(t, []byte(`{"agent_types": ["user"], "aggregate_types": {"order": {"events": {"e": {"schema": {"type": "object", "properties": {"total": {"type": "number"}}, "additionalProperties": false},
 		"handler": [{"set": {"target": "", "value": "$.data"}}]}}}}}`))
 	const src = `{"name": "p", "for_each": "order", "sources": {"order": "$key"}, "select": {"a": "$.order.totl"}}`
-	p, found := spec.CheckProjection([]byte(src), in)
+	p, found := lint.CheckProjection([]byte(src), in)
 	if want := "1:82 /select/a\n\twarning: \"$.order.totl\" leads to nothing: no handler of \"order\" writes \"totl\"\n\t(did you mean \"total\"?)\n"; p == nil || written(found) != want {
 		t.Errorf("it has the findings\n%s", written(found))
 	}
 	if p, found := spec.CompileProjection([]byte(src), in); p == nil || len(found) > 0 {
 		t.Errorf("without looking it has the findings\n%s", written(found))
 	}
-	if p, found := spec.CheckProjection([]byte(`{"name": "p"}`), in); p != nil || len(found) == 0 {
+	if p, found := lint.CheckProjection([]byte(`{"name": "p"}`), in); p != nil || len(found) == 0 {
 		t.Error("a faulty definition is accepted")
 	}
 }
@@ -422,7 +423,7 @@ func FuzzCompileProjection(f *testing.F) {
 	seeds(f, func(text string) { f.Add(text, doc) })
 	f.Add(chained, doc)
 	f.Add(`{"name":"p","for_each":"order","sources":{"order":"$key"},"select":{"a":{"b":"$.order"},"c":{"$lookup":"$.order.lines","where":{"a":1},"select":{"x":"$.n"}},"d":"$.order.x?"},"index":["a.b.tags","c.x","d",["c","a.b.lines"],"a"]}`, doc)
-	in, findings := spec.Compile([]byte(`{"agent_types": ["user"], "singletons": ["main"], "aggregate_types": {"order": {"events": {}}, "customer": {"events": {}}, "product": {"events": {}},
+	in, findings := lint.Compile([]byte(`{"agent_types": ["user"], "singletons": ["main"], "aggregate_types": {"order": {"events": {}}, "customer": {"events": {}}, "product": {"events": {}},
 		"org": {"events": {}}, "pricing": {"events": {}}}}`))
 	if in == nil {
 		f.Fatal(findings)
@@ -441,7 +442,7 @@ func FuzzCompileProjection(f *testing.F) {
 			v = value.ObjectValue()
 		}
 		planned(t, p, v)
-		if q, found := spec.CheckProjection([]byte(src), in); q == nil {
+		if q, found := lint.CheckProjection([]byte(src), in); q == nil {
 			t.Fatalf("what compiles is refused by a closer look:\n%s", written(found))
 		}
 		again, _ := spec.CompileProjection(p.Definition.AppendJSON(nil), in)

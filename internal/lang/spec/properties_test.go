@@ -13,7 +13,9 @@ import (
 
 	"j17/internal/base/value"
 	"j17/internal/base/work"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/schema"
 	"j17/internal/lang/spec"
 )
@@ -220,7 +222,7 @@ func compiledSchema(t *rapid.T, text string) *schema.Schema {
 }
 
 func drawnSpec(t *rapid.T, schema string) *spec.Compiled {
-	c, found := spec.Compile(whole(schema))
+	c, found := lint.Compile(whole(schema))
 	if c == nil {
 		t.Fatalf("%s\n%s", schema, written(found))
 	}
@@ -236,7 +238,7 @@ func TestCompareIsSound(t *testing.T) {
 		next := changed(t, old, 3)
 		oldText, newText := schemaText(t, old, oldDefs), schemaText(t, next, newDefs)
 		was, is := drawnSpec(t, oldText), drawnSpec(t, newText)
-		if errors, _ := diag.Count(spec.Compare(was, is)); errors > 0 {
+		if errors, _ := diag.Count(compare.Compatibility(was, is)); errors > 0 {
 			return
 		}
 		passed++
@@ -327,7 +329,7 @@ func TestCompareLetsWideningPass(t *testing.T) {
 			return drawSchema(t, 1)
 		}
 		newText := schemaText(t, object{"title": "newer", "allOf": []any{widened(t, old, added)}}, defs(widened(t, elem, added)))
-		if found := spec.Compare(drawnSpec(t, oldText), drawnSpec(t, newText)); len(found) > 0 {
+		if found := compare.Compatibility(drawnSpec(t, oldText), drawnSpec(t, newText)); len(found) > 0 {
 			t.Fatalf("%s\nis only widened by\n%s\nbut\n%s", oldText, newText, written(found))
 		}
 	})
@@ -362,7 +364,7 @@ func TestCompareFindsNewRequirements(t *testing.T) {
 			return object{"type": "object", "properties": object{"k": object{"type": "string"}}, "required": append([]string{}, required...)}
 		}
 		old, next := schemaText(t, wrap(body()), true), schemaText(t, wrap(body("k")), true)
-		found := spec.Compare(drawnSpec(t, old), drawnSpec(t, next))
+		found := compare.Compatibility(drawnSpec(t, old), drawnSpec(t, next))
 		if errors, _ := diag.Count(found); errors != 1 || !strings.HasSuffix(string(found[0].Pointer), "/required/0") {
 			t.Fatalf("%s\nbecame\n%s\nand only this was found:\n%s", old, next, written(found))
 		}

@@ -14,7 +14,10 @@ const (
 	maxCompensationAttempts = 3
 )
 
-func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
+// sagaCompiler reads sagas.
+type sagaCompiler struct{ resolver }
+
+func (c sagaCompiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	c.name(name, at, "a saga")
 	s := &Saga{Name: name, MaxCompensationAttempts: maxCompensationAttempts}
 	if !c.object(v, at, shape{
@@ -51,14 +54,14 @@ func (c *compiler) saga(name string, v value.Value, at diag.Pointer) *Saga {
 	return s
 }
 
-func (c *compiler) trigger(s *Saga, v value.Value, at diag.Pointer) {
+func (c sagaCompiler) trigger(s *Saga, v value.Value, at diag.Pointer) {
 	if c.object(v, at, shape{what: "the trigger of a saga", required: []string{"aggregate_type", "event_type"}}) {
 		s.TriggerAggregate, _ = c.aggregateTypeRef(v.Get("aggregate_type"), at.Key("aggregate_type"))
 		s.TriggerEvent = c.eventTypeRef(v.Get("event_type"), at.Key("event_type"), s.TriggerAggregate)
 	}
 }
 
-func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s tick.Scope) *Emit {
+func (c sagaCompiler) optionalEmit(v value.Value, at diag.Pointer, s tick.Scope) *Emit {
 	if v.IsMissing() {
 		return nil
 	}
@@ -66,14 +69,14 @@ func (c *compiler) optionalEmit(v value.Value, at diag.Pointer, s tick.Scope) *E
 }
 
 // ending compiles the last event of a saga, nil for none.
-func (c *compiler) ending(v value.Value, at diag.Pointer, s tick.Scope) *Ending {
+func (c sagaCompiler) ending(v value.Value, at diag.Pointer, s tick.Scope) *Ending {
 	if v.IsMissing() {
 		return nil
 	}
 	return &Ending{Emit: c.emit(v, at, s, "condition", "when"), Condition: c.condition(v, at, s)}
 }
 
-func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) Step {
+func (c sagaCompiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) Step {
 	var step Step
 	if !c.object(v, at, shape{
 		what: "a step of a saga", required: []string{"name", "emit"}, optional: []string{"condition", "when", "await", "compensate", "timeout_ms"},
@@ -112,7 +115,7 @@ func (c *compiler) step(v value.Value, at diag.Pointer, in, failed tick.Scope) S
 	return step
 }
 
-func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
+func (c sagaCompiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 	a := &Await{}
 	if !c.object(v, at, shape{what: "an await", required: []string{"aggregate_type", "event_types"}, optional: []string{"id", "until"}}) {
 		return a
@@ -129,6 +132,16 @@ func (c *compiler) await(v value.Value, at diag.Pointer, s tick.Scope) *Await {
 		ref := c.id(id, at.Key("id"), a.AggregateType, s)
 		a.ID = &ref
 	}
-	a.Until = tick.CompileTime(v.Get("until"), at.Key("until"), "until", s, &c.List)
+	a.Until = tick.CompileTime(v.Get("until"), at.Key("until"), "until", s, c.List)
 	return a
+}
+
+// endlessSaga reports a circle of sagas. certain tells that nothing can end it but the bound of how deep sagas trigger each other.
+func (c decoder) endlessSaga(at diag.Pointer, name string, circle []eventName, certain bool) {
+	report := c.Warnf
+	if certain && !c.Stored {
+		report = c.Errorf
+	}
+	report(at, "the saga %s starts itself again with nothing to end that: %s", diag.Quote(name), shownCircle(circle)).
+		Hintf("write another event, give the step a condition, let a step before it await an answer, or put a schedule in between")
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"j17/internal/lang/diag"
-	"j17/internal/lang/spec"
+	"j17/internal/lang/lint"
 )
 
 // unexpected returns findings that are not about what this version does not run.
@@ -55,7 +55,7 @@ func TestExamplesAreFreeOfSlips(t *testing.T) {
 	for path, texts := range specs {
 		for _, text := range texts {
 			seen++
-			if _, found := spec.Compile([]byte(text)); len(unexpected(found)) > 0 {
+			if _, found := lint.Compile([]byte(text)); len(unexpected(found)) > 0 {
 				t.Errorf("an example has findings:\n%s", diag.Render(path, []byte(text), unexpected(found)))
 			}
 		}

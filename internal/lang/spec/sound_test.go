@@ -16,6 +16,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
@@ -285,7 +286,7 @@ func TestWarningsAreTrue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compiled, found := spec.Compile(text)
+		compiled, found := lint.Compile(text)
 		if compiled == nil {
 			return // operations that can never be, which are errors
 		}

@@ -1,5 +1,5 @@
 // Package spec turns the text of a spec into a *Compiled, which everything else works from, or into diagnostics: all
-// of them at once, each with its place. It also compares two specs for backward compatibility.
+// of them at once, each with its place.
 //
 // The languages inside a spec have packages of their own below this one: diag, jsonpath, schema and tick.
 //
@@ -15,6 +15,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/outline"
 	"j17/internal/lang/schema"
 	"j17/internal/lang/tick"
 )
@@ -75,6 +76,15 @@ type Compiled struct {
 	declared map[string]map[string]bool
 	// text is Source with what stood around it blanked out: the text that places count in.
 	text string
+}
+
+// Root returns the whole spec as it was written.
+func (c *Compiled) Root() value.Value { return c.root }
+
+// Schema returns the schema of the data of an event type, missing where there is none.
+func (c *Compiled) Schema(aggregateType, event string) outline.Schema {
+	of := c.root.Get("aggregate_types").Get(aggregateType).Get("events").Get(event)
+	return outline.Of(of.Get("schema"), c.root.Get("$defs"))
 }
 
 // EventType returns the event type of an aggregate type, nil where either is not declared.

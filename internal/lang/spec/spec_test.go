@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 )
 
@@ -86,7 +88,7 @@ func archives(t *testing.T, pattern string, run func(t *testing.T, files map[str
 func TestCompile(t *testing.T) {
 	archives(t, "compile_*.txtar", func(t *testing.T, files map[string]string) string {
 		t.Helper()
-		c, found := spec.Compile([]byte(files["json"]))
+		c, found := lint.Compile([]byte(files["json"]))
 		if errors, _ := diag.Count(found); (c == nil) != (errors > 0) {
 			t.Errorf("Compile returns %v with %d errors", c, errors)
 		}
@@ -109,7 +111,7 @@ func whole(src string) []byte {
 
 func compile(t *testing.T, src []byte) *spec.Compiled {
 	t.Helper()
-	c, found := spec.Compile(src)
+	c, found := lint.Compile(src)
 	if c == nil {
 		t.Fatalf("%s\nis no spec:\n%s", src, written(found))
 	}
@@ -119,7 +121,7 @@ func compile(t *testing.T, src []byte) *spec.Compiled {
 func TestCompare(t *testing.T) {
 	archives(t, "compare_*.txtar", func(t *testing.T, files map[string]string) string {
 		t.Helper()
-		return written(spec.Compare(compile(t, whole(files["old"])), compile(t, whole(files["new"]))))
+		return written(compare.Compatibility(compile(t, whole(files["old"])), compile(t, whole(files["new"]))))
 	})
 }
 
@@ -131,7 +133,7 @@ func TestStoredSpecsGoOn(t *testing.T) {
 	} {
 		src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[],"implications":[
 			{"emit":{"aggregate_type":"a",` + emit + `}}]},"f":{"schema":{},"handler":[]}}}}}`)
-		if c, found := spec.Compile(src); c != nil {
+		if c, found := lint.Compile(src); c != nil {
 			t.Errorf("a new spec is accepted, %s: %v", emit, found)
 		}
 		if c, found := spec.CompileStored(src); c == nil || len(found) == 0 {
@@ -150,7 +152,7 @@ func TestStoredSagasGoOn(t *testing.T) {
 		src := []byte(`{"agent_types":["user"],"aggregate_types":{"a":{"events":{"e":{"schema":{},"handler":[]},"f":{"schema":{},"handler":[]}}},
 			"b":{"events":{"e":{"schema":{},"handler":[]}}}},
 			"modules":{"sagas":{"s":{"trigger":{"aggregate_type":"a","event_type":"e"},"steps":[{"name":"one",` + step + `}]}}}}`)
-		if c, found := spec.Compile(src); c != nil || len(found) != 1 {
+		if c, found := lint.Compile(src); c != nil || len(found) != 1 {
 			t.Errorf("%s in a new spec: %v", name, found)
 		}
 		if c, found := spec.CompileStored(src); c == nil || len(found) != 1 || found[0].Severity != diag.Warning {
@@ -170,14 +172,14 @@ func TestTheParameterOfLiveViews(t *testing.T) {
 	in := compile(t, []byte(types+"}"))
 	for name, definition := range map[string]string{"field": field, "parameter": param} {
 		text := []byte(types + `,"projections":{"p":{` + definition + "}}")
-		if compiled, found := spec.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Message, `"heartbeat"`) {
+		if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Message, `"heartbeat"`) {
 			t.Errorf("a %s in a spec: %v", name, found)
 		}
 		if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil {
 			t.Errorf("a %s in a stored spec: %v", name, found)
 		}
 		posted := []byte(`{"name":"p",` + definition)
-		if p, found := spec.CheckProjection(posted, in); p != nil || len(found) != 1 {
+		if p, found := lint.CheckProjection(posted, in); p != nil || len(found) != 1 {
 			t.Errorf("a %s in what is posted: %v", name, found)
 		}
 		if p, found := spec.CompileProjection(posted, in); p == nil {
@@ -196,13 +198,13 @@ func TestFieldsThatOnlyTheReverseOrderNames(t *testing.T) {
 	)
 	in := compile(t, []byte(types+"}"))
 	text, posted := []byte(types+`,"projections":{"p":{`+definition+"}}"), []byte(`{"name":"p",`+definition)
-	if compiled, found := spec.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Hint, `"v"`) {
+	if compiled, found := lint.Compile(text); compiled != nil || len(found) != 1 || !strings.Contains(found[0].Hint, `"v"`) {
 		t.Errorf("in a spec: %v", found)
 	}
 	if compiled, found := spec.CompileStored(text); compiled == nil || compiled.Projections["p"] == nil || len(found) != 1 || found[0].Severity != diag.Warning {
 		t.Errorf("in a stored spec: %v", found)
 	}
-	if p, found := spec.CheckProjection(posted, in); p != nil || len(found) != 1 {
+	if p, found := lint.CheckProjection(posted, in); p != nil || len(found) != 1 {
 		t.Errorf("in what is posted: %v", found)
 	}
 	if p, found := spec.CompileProjection(posted, in); p == nil || len(p.Indexes) != 1 {

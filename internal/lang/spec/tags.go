@@ -38,8 +38,7 @@ type TagDeclaration struct {
 // tagSemantics is the version of what tags are made of. It is part of their fingerprints.
 const tagSemantics = 1
 
-func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
-	schema := c.schemaOf(v)
+func (c decisionCompiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 	c.members(v.Get("tags"), at, "tags", maxTags, func(name string, v value.Value, at diag.Pointer) {
 		if name == "actor" || name == "target" {
 			c.Report(at, tagOfOurs, name)
@@ -48,11 +47,11 @@ func (c *compiler) tags(e *EventType, v value.Value, at diag.Pointer) {
 		if !c.name(name, at, "a tag") {
 			return
 		}
-		path := tick.CompilePath(v, at, "a tag", tick.Scope{Members: []string{"key", "id", "data", "metadata"}}, &c.List)
+		path := tick.CompilePath(v, at, "a tag", tick.Scope{Members: []string{"key", "id", "data", "metadata"}}, c.List)
 		if path == nil {
 			return
 		}
-		if !scalar(path.Text(), schema) {
+		if !scalar(path.Text(), c.schema) {
 			c.Report(at, tagOfObject, path.Text())
 			return
 		}
@@ -90,7 +89,7 @@ func scalar(text string, schema outline.Schema) bool {
 }
 
 // tagNames gathers the tags of all event types.
-func (c *compiler) tagNames() {
+func (c *typeCompiler) tagNames() {
 	c.out.TagNames = map[string]*TagDeclaration{}
 	parts := map[string][]value.Value{}
 	for _, aggregateType := range slices.Sorted(maps.Keys(c.out.Types)) {

@@ -8,7 +8,6 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
-	"j17/internal/lang/outline"
 	"j17/internal/lang/tick"
 )
 
@@ -47,13 +46,12 @@ type UniqueSet struct {
 // uniqueSemantics is the version of what values are made of. It is part of the fingerprints of sets.
 const uniqueSemantics = 2
 
-func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
-	schema := c.schemaOf(v)
+func (c decisionCompiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
 	c.members(v.Get("unique"), at.Key("unique"), "unique", maxUnique, func(name string, v value.Value, at diag.Pointer) {
 		c.name(name, at, "a set of unique values")
 		u := &UniqueValue{Name: name, Pointer: at}
 		if c.object(v, at, shape{what: "a unique value", required: []string{"value"}, optional: []string{"scope"}}) {
-			c.taken(u, v, at, schema)
+			c.taken(u, v, at)
 		}
 		e.Unique = append(e.Unique, u)
 	})
@@ -69,11 +67,11 @@ func (c *compiler) uniqueValues(e *EventType, v value.Value, at diag.Pointer) {
 }
 
 // taken reads what a unique value is made of.
-func (c *compiler) taken(u *UniqueValue, v value.Value, at diag.Pointer, schema outline.Schema) {
+func (c decisionCompiler) taken(u *UniqueValue, v value.Value, at diag.Pointer) {
 	part := func(v value.Value, at diag.Pointer) *tick.Template {
-		t := tick.CompileTemplate(v, at, tick.Scope{Members: []string{"key", "id", "type", "data", "metadata"}}, &c.List)
+		t := tick.CompileTemplate(v, at, tick.Scope{Members: []string{"key", "id", "type", "data", "metadata"}}, c.List)
 		if t != nil {
-			c.noObject(v, at, schema)
+			c.noObject(v, at)
 		}
 		return t
 	}
@@ -96,18 +94,18 @@ func (c *compiler) taken(u *UniqueValue, v value.Value, at diag.Pointer, schema 
 }
 
 // noObject reports a part of a unique value that is an object.
-func (c *compiler) noObject(v value.Value, at diag.Pointer, schema outline.Schema) {
+func (c decisionCompiler) noObject(v value.Value, at diag.Pointer) {
 	object := false
 	switch form, operand := tick.TemplateForm(v); form {
 	case tick.Chosen:
-		c.noObject(v.Get("then"), at.Key("then"), schema)
-		c.noObject(v.Get("else"), at.Key("else"), schema)
+		c.noObject(v.Get("then"), at.Key("then"))
+		c.noObject(v.Get("else"), at.Key("else"))
 	case tick.Merged:
 		object = true
 	case tick.Literal:
 		object = operand.Kind() == value.Object
 	case tick.Plain:
-		object = v.Kind() == value.Object || jsonpath.IsPath(v.Str()) && !scalar(v.Str(), schema)
+		object = v.Kind() == value.Object || jsonpath.IsPath(v.Str()) && !scalar(v.Str(), c.schema)
 	case tick.Followed, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 	}
 	if object {
@@ -125,7 +123,7 @@ func plainPath(text string) string {
 }
 
 // uniqueSets puts together the sets that the event types of an aggregate type share.
-func (c *compiler) uniqueSets(t *AggregateType, events value.Value, at diag.Pointer) {
+func (c decisionCompiler) uniqueSets(t *AggregateType, events value.Value, at diag.Pointer) {
 	t.Unique = map[string]*UniqueSet{}
 	names := slices.Sorted(maps.Keys(t.Events))
 	for _, name := range names {
@@ -165,4 +163,13 @@ func (c *compiler) uniqueSets(t *AggregateType, events value.Value, at diag.Poin
 	for name, set := range t.Unique {
 		set.Fingerprint = fingerprint([]byte{uniqueSemantics}, parts[name])
 	}
+}
+
+func (c decisionCompiler) undeclaredSet(at diag.Pointer, t *AggregateType, name string) {
+	d := c.Errorf(at, "no event type of %s takes a unique value %s", diag.Quote(t.Name), diag.Quote(name))
+	if len(t.Unique) == 0 {
+		d.Hintf(`declare it where it is taken, as in "unique": {%s: {"value": "$.data.name"}}`, diag.Quote(name))
+		return
+	}
+	nearest(c.List, d, name, t.Unique)
 }

@@ -24,7 +24,9 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/blob"
 	"j17/internal/plane/control"
@@ -168,7 +170,7 @@ type Result struct {
 	Found        []diag.Diagnostic
 	Incompatible []diag.Diagnostic
 	// Changes is what the spec says differently than the one before; of the first spec, all that it declares.
-	Changes []spec.Change
+	Changes []compare.Change
 	// Replay is set by a dry run.
 	Replay *wire.SpecReplay
 	// Projections are those that would yield something else, set by a dry run.
@@ -214,7 +216,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	compiled, found := spec.Compile(r.Source)
+	compiled, found := lint.Compile(r.Source)
 	if compiled == nil {
 		return Result{}, invalid(found)
 	}
@@ -305,13 +307,13 @@ func (s *Service) prepare(ctx context.Context, e *environment, r Request, compil
 	result := Result{Environment: e.env, Spec: current, Compiled: compiled, Found: found}
 	result.Spec.Source = nil
 	if e.compiled != nil {
-		result.Incompatible = spec.Compare(e.compiled, compiled)
+		result.Incompatible = compare.Compatibility(e.compiled, compiled)
 	}
 	if result.beside, err = s.beside(ctx, e.tenant, compiled); err != nil {
 		return Result{}, nil, err
 	}
 	result.Incompatible = append(result.Incompatible, result.beside.Found...)
-	result.Changes = spec.Diff(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
+	result.Changes = compare.Changes(cmp.Or(e.compiled, &spec.Compiled{}), compiled) // in the first spec everything is new
 	if dry := r.Aggregates > 0; len(result.Breaks()) > 0 && !r.Force && !dry {
 		return Result{}, nil, incompatible(result.Incompatible, result.beside.Invalid, e.env)
 	}

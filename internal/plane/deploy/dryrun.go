@@ -15,6 +15,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/trial"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
@@ -50,7 +51,7 @@ type dryRun struct {
 }
 
 // replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
-func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, changes []spec.Change, most int) (*wire.SpecReplay, error) {
+func (s *Service) replay(ctx context.Context, t j17.Tenant, before, after deployed, changes []compare.Change, most int) (*wire.SpecReplay, error) {
 	r := &wire.SpecReplay{Replay: wire.Replay{Types: []string{}, Complete: true, Differences: []wire.StateDifference{}}, Refusals: []wire.ReplayRefusal{}}
 	if before.compiled == nil {
 		return r, nil
@@ -88,11 +89,11 @@ func (d *dryRun) folds(typ string) bool {
 }
 
 // guard finds the event types that are defined otherwise and have guards.
-func (d *dryRun) guard(changes []spec.Change) {
+func (d *dryRun) guard(changes []compare.Change) {
 	d.guarded = map[string]map[string]*spec.EventType{}
 	for i := range changes {
 		typ, name, _ := strings.Cut(changes[i].Name, ".")
-		if changes[i].What != "event type" || changes[i].Kind == spec.Removed {
+		if changes[i].What != "event type" || changes[i].Kind == compare.Removed {
 			continue
 		}
 		et := d.after.compiled.EventType(typ, name)

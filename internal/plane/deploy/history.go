@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"j17"
+	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
@@ -74,7 +75,7 @@ func (s *Service) Promote(ctx context.Context, p Promotion) (Result, error) {
 // Difference is what two versions of a spec say differently.
 type Difference struct {
 	From, To int
-	Changes  []spec.Change
+	Changes  []compare.Change
 	// Incompatible is what Compare has to say about the step from one to the other.
 	Incompatible []j17.FieldError
 }
@@ -92,7 +93,7 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 	}
 
 	// The same text differs in nothing, which need not be found out: to compile and compare a large spec takes seconds.
-	d := Difference{From: from, To: to, Changes: []spec.Change{}, Incompatible: []j17.FieldError{}}
+	d := Difference{From: from, To: to, Changes: []compare.Change{}, Incompatible: []j17.FieldError{}}
 	if old.Hash == next.Hash {
 		return d, nil
 	}
@@ -104,8 +105,8 @@ func (s *Service) Diff(ctx context.Context, instance string, env j17.Environment
 	if err != nil {
 		return Difference{}, err
 	}
-	d.Changes = append(d.Changes, spec.Diff(before, after)...)
-	d.Incompatible = diag.FieldErrors(errorsOf(spec.Compare(before, after)))
+	d.Changes = append(d.Changes, compare.Changes(before, after)...)
+	d.Incompatible = diag.FieldErrors(errorsOf(compare.Compatibility(before, after)))
 	return d, nil
 }
 

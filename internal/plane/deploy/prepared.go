@@ -16,6 +16,7 @@ import (
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/lang/diag"
+	"j17/internal/lang/lint"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 	"j17/internal/storage/store"
@@ -318,7 +319,7 @@ func (s *Service) readiness(ctx context.Context, r Request) (part.Readiness, err
 	if err != nil {
 		return part.Readiness{}, err
 	}
-	compiled, found := spec.Compile(r.Source)
+	compiled, found := lint.Compile(r.Source)
 	if compiled == nil {
 		return part.Readiness{}, invalid(found)
 	}

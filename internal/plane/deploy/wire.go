@@ -3,7 +3,7 @@ package deploy
 import (
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/lang/spec"
+	"j17/internal/lang/compare"
 )
 
 // Wire returns the spec that is prepared as people see it.
@@ -19,7 +19,7 @@ func (p *Prepared) Wire(env j17.Environment) wire.PreparedSpec {
 }
 
 // Changes returns the changes that a spec makes as people see them.
-func Changes(changes []spec.Change) []wire.Change {
+func Changes(changes []compare.Change) []wire.Change {
 	shapes := make([]wire.Change, len(changes))
 	for i, c := range changes {
 		shapes[i] = wire.Change{Kind: string(c.Kind), What: c.What, Name: c.Name, Keys: c.Keys}

@@ -1,6 +1,9 @@
-package spec
+// Package compare compares two compiled specs: what the later one says otherwise, and what of it would break events that were
+// stored under the earlier one.
+package compare
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,22 +14,23 @@ import (
 	"j17/internal/lang/diag"
 	"j17/internal/lang/outline"
 	"j17/internal/lang/schema/ecma"
+	"j17/internal/lang/spec"
 )
 
-// Compare finds out what of next would break events that were stored under old. Findings that are errors block a deploy
+// Compatibility finds out what of next would break events that were stored under old. Findings that are errors block a deploy
 // unless it is forced; those that are warnings do not. Pointers and places are those of next, of what is left there of
 // something removed. Nothing is found where both are the same.
-func Compare(old, next *Compiled) []diag.Diagnostic {
+func Compatibility(old, next *spec.Compiled) []diag.Diagnostic {
 	c := &comparer{left: maxAllComparisons, patterns: ecma.NewLibrary()}
 	if old.Hash == next.Hash {
 		return nil
 	}
-	was, is := old.root.Get("aggregate_types"), next.root.Get("aggregate_types")
+	was, is := old.Root().Get("aggregate_types"), next.Root().Get("aggregate_types")
 	at := diag.Pointer("/aggregate_types")
 	added := missingIn(is, was)
 	for _, t := range was.Members() {
 		if v := is.Get(t.Key); v.IsMissing() {
-			c.typeRemoved(at, t.Key, added)
+			c.renamed(c.Report(at, typeRemoved, t.Key), t.Key, added, "for what is stored")
 		} else {
 			c.events(t.Key, old, next, at.Key(t.Key).Key("events"))
 			c.publicIdentity(old.Types[t.Key], next.Types[t.Key], at.Key(t.Key).Key("identity"))
@@ -35,7 +39,7 @@ func Compare(old, next *Compiled) []diag.Diagnostic {
 	c.names(old, next)
 	c.tagsKept(old, next)
 	c.views(old, next)
-	return place(next.text, c.All())
+	return next.Placed(c.All())
 }
 
 // missingIn returns the keys of v that are not in other.
@@ -52,13 +56,15 @@ func missingIn(v, other value.Value) []string {
 type comparer struct {
 	// patterns are those of both specs.
 	patterns *ecma.Library
-	messages
+	diag.List
 	// left is what comparing schemas may still cost.
 	left int64
 }
 
-func (c *comparer) events(aggregateType string, old, next *Compiled, at diag.Pointer) {
-	eventsOf := func(s *Compiled) value.Value { return s.root.Get("aggregate_types").Get(aggregateType).Get("events") }
+func (c *comparer) events(aggregateType string, old, next *spec.Compiled, at diag.Pointer) {
+	eventsOf := func(s *spec.Compiled) value.Value {
+		return s.Root().Get("aggregate_types").Get(aggregateType).Get("events")
+	}
 	was, is := eventsOf(old), eventsOf(next)
 	added := missingIn(is, was)
 	for _, e := range was.Members() {
@@ -66,9 +72,9 @@ func (c *comparer) events(aggregateType string, old, next *Compiled, at diag.Poi
 		case ident.IsReservedEventType(e.Key):
 			// The platform knows its own events without a spec.
 		case v.IsMissing():
-			c.eventRemoved(at, aggregateType, e.Key, added)
+			c.renamed(c.Report(at, eventRemoved, e.Key, aggregateType), e.Key, added, "for what is stored")
 		default:
-			before, now := old.schemaOf(aggregateType, e.Key), next.schemaOf(aggregateType, e.Key)
+			before, now := old.Schema(aggregateType, e.Key), next.Schema(aggregateType, e.Key)
 			if !value.Equal(before.Value, now.Value) || definesAnew(old, next, next.EventType(aggregateType, e.Key)) {
 				c.schemas(before, now, at.Key(e.Key).Key("schema"))
 			}
@@ -76,15 +82,10 @@ func (c *comparer) events(aggregateType string, old, next *Compiled, at diag.Poi
 	}
 }
 
-// schemaOf returns the schema of the data of an event type.
-func (c *Compiled) schemaOf(aggregateType, event string) outline.Schema {
-	return outline.Of(c.root.Get("aggregate_types").Get(aggregateType).Get("events").Get(event).Get("schema"), c.root.Get("$defs"))
-}
-
 // definesAnew reports whether a shared definition that an event's schema reaches is another one than it was.
-func definesAnew(old, next *Compiled, e *EventType) bool {
+func definesAnew(old, next *spec.Compiled, e *spec.EventType) bool {
 	return e != nil && slices.ContainsFunc(e.Schema.Definitions(), func(name string) bool {
-		return !value.Equal(old.root.Get("$defs").Get(name), next.root.Get("$defs").Get(name))
+		return !value.Equal(old.Root().Get("$defs").Get(name), next.Root().Get("$defs").Get(name))
 	})
 }
 
@@ -107,7 +108,7 @@ func (c *comparer) schemas(was, is outline.Schema, at diag.Pointer) {
 }
 
 // publicIdentity compares what the aggregates of a type are called outside.
-func (c *comparer) publicIdentity(was, is *AggregateType, at diag.Pointer) {
+func (c *comparer) publicIdentity(was, is *spec.AggregateType, at diag.Pointer) {
 	switch {
 	case was.Handle == is.Handle || was.Handle == "":
 	case is.Handle == "":
@@ -121,24 +122,24 @@ func (c *comparer) publicIdentity(was, is *AggregateType, at diag.Pointer) {
 }
 
 // views compares what is read: requests for what is gone fail, although nothing that is stored does.
-func (c *comparer) views(old, next *Compiled) {
-	added := missingIn(next.root.Get("projections"), old.root.Get("projections"))
-	for _, m := range old.root.Get("projections").Members() {
+func (c *comparer) views(old, next *spec.Compiled) {
+	added := missingIn(next.Root().Get("projections"), old.Root().Get("projections"))
+	for _, m := range old.Root().Get("projections").Members() {
 		was, is := old.Projections[m.Key], next.Projections[m.Key]
 		switch {
 		case was == nil:
 		case is == nil:
-			c.projectionRemoved("/projections", m.Key, added)
+			c.renamed(c.Report("/projections", projectionRemoved, m.Key), m.Key, added, "until nobody asks for it any more")
 		default:
 			c.params(was, is, diag.Pointer("/projections").Key(m.Key))
 		}
 	}
-	for _, m := range old.root.Get("aggregate_types").Members() {
+	for _, m := range old.Root().Get("aggregate_types").Members() {
 		was, is := old.Types[m.Key], next.Types[m.Key]
 		if is == nil {
 			continue
 		}
-		for _, shape := range geoShapes() {
+		for _, shape := range []string{spec.Point, spec.Polygon} {
 			if was.HasPlaces(shape) && !is.HasPlaces(shape) {
 				c.Report(diag.Pointer("/aggregate_types").Key(m.Key), placesRemoved, m.Key, shape)
 			}
@@ -147,24 +148,24 @@ func (c *comparer) views(old, next *Compiled) {
 }
 
 // params compares what a projection is asked with.
-func (c *comparer) params(was, is *Projection, at diag.Pointer) {
-	asked := func(p *Projection) []string {
+func (c *comparer) params(was, is *spec.Projection, at diag.Pointer) {
+	asked := func(p *spec.Projection) []string {
 		var names []string
 		if p.Keyed() {
 			names = append(names, "an id")
 		}
 		for _, param := range p.Params {
-			names = append(names, quote(param.Name))
+			names = append(names, diag.Quote(param.Name))
 		}
 		return names
 	}
 	if before, now := asked(was), asked(is); !slices.Equal(before, now) {
-		c.askedOtherwise(at, was.Name, before, now)
+		c.Report(at, askedOtherwise, was.Name, cmp.Or(diag.Join(now, "and"), "nothing"), cmp.Or(diag.Join(before, "and"), "nothing"))
 	}
 }
 
 // names compares what identifiers are made of.
-func (c *comparer) names(old, next *Compiled) {
+func (c *comparer) names(old, next *spec.Compiled) {
 	sequenced := false
 	for _, t := range old.Types {
 		sequenced = sequenced || t.Sequence
@@ -195,7 +196,7 @@ func (c *comparer) names(old, next *Compiled) {
 }
 
 // tagsKept compares what events are found by.
-func (c *comparer) tagsKept(old, next *Compiled) {
+func (c *comparer) tagsKept(old, next *spec.Compiled) {
 	var added []string
 	for name := range next.TagNames {
 		if old.TagNames[name] == nil {
@@ -205,7 +206,7 @@ func (c *comparer) tagsKept(old, next *Compiled) {
 	slices.Sort(added)
 	for _, name := range slices.Sorted(maps.Keys(old.TagNames)) {
 		if next.TagNames[name] == nil {
-			c.tagRemoved("/aggregate_types", name, added)
+			c.renamed(c.Report("/aggregate_types", tagRemoved, name), name, added, "until nobody names it any more")
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"cmp"
@@ -216,7 +216,7 @@ func (r reader) alike(v value.Value, at diag.Pointer, name string) {
 			}
 		}
 		if both == 0 && r.left > 0 {
-			r.c.Report(at.Index(i), operandsUnlike, name, known(k), phrase(left))
+			r.Report(at.Index(i), operandsUnlike, name, known(k), left.Phrase())
 			return
 		}
 		left = both
@@ -231,7 +231,7 @@ func (r reader) elements(v value.Value, at diag.Pointer, want outline.Kinds) {
 	}
 	k := r.schemaOf(p).Follow([]value.Step{{IsIndex: true}}).Kinds()
 	if k&want == 0 && r.left > 0 {
-		r.c.Report(at, elementsOfKind, v.Str(), phrase(want), known(k))
+		r.Report(at, elementsOfKind, v.Str(), want.Phrase(), known(k))
 	}
 }
 
@@ -295,8 +295,8 @@ func (r reader) choices(predicate string, operands value.Value, at diag.Pointer)
 		return false
 	}
 	look := func(v value.Value, at diag.Pointer) {
-		if v.Kind() == value.String && !jsonpath.IsPath(v.Str()) && r.pathMeant(v.Str()) == "" && !contained([]value.Value{v}, known) && r.left > 0 {
-			r.c.neverAmong(at, path.Str(), v.Str(), known)
+		if v.Kind() == value.String && !jsonpath.IsPath(v.Str()) && r.pathMeant(v.Str()) == "" && !outline.Contained([]value.Value{v}, known) && r.left > 0 {
+			r.Suggest(r.Report(at, neverAmong, path.Str(), v.Str()), v.Str(), texts(known))
 			found = true
 		}
 	}
@@ -308,6 +308,17 @@ func (r reader) choices(predicate string, operands value.Value, at diag.Pointer)
 		look(v, place.Index(i))
 	}
 	return found
+}
+
+// texts returns those of some values that are texts.
+func texts(values []value.Value) []string {
+	var out []string
+	for _, v := range values {
+		if v.Kind() == value.String {
+			out = append(out, v.Str())
+		}
+	}
+	return out
 }
 
 // choicesAt returns the values that can stand where a path into the data, or into an element, leads: those of its schema.
@@ -358,6 +369,10 @@ func (r reader) comparison(v value.Value, at diag.Pointer) bool {
 	if ordered && jsonpath.IsPath(m.Value.Index(0).Str()) && left&outline.Number == 0 {
 		i = 0
 	}
-	r.c.neverComparable(at.Index(i), m.Key, left, right)
+	holds := "never"
+	if m.Key == "not_equals" {
+		holds = "always"
+	}
+	r.Report(at.Index(i), neverComparable, m.Key, holds, known(left), known(right))
 	return true
 }

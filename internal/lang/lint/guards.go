@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"slices"
@@ -7,11 +7,12 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
+	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
 
 // reading returns what the reads of an event type stand for, by their names.
-func (l *looks) reading(event value.Value) map[string]held {
+func (l *linter) reading(event value.Value) map[string]held {
 	var found map[string]held
 	for _, m := range event.Get("reads").Members() {
 		if found == nil {
@@ -24,9 +25,9 @@ func (l *looks) reading(event value.Value) map[string]held {
 }
 
 // stateOf returns what the handlers of an aggregate type write, which it finds out once.
-func (l *looks) stateOf(aggregateType string) *written {
+func (l *linter) stateOf(aggregateType string) *written {
 	if l.states[aggregateType] == nil {
-		l.states[aggregateType] = l.state(l.c.root.Get("aggregate_types").Get(aggregateType).Get("events"))
+		l.states[aggregateType] = l.state(l.root.Get("aggregate_types").Get(aggregateType).Get("events"))
 	}
 	return l.states[aggregateType]
 }
@@ -50,7 +51,7 @@ func (r reader) decisions(event value.Value, at diag.Pointer) {
 		}
 		taken := m.Value.Get("value")
 		if form, _ := tick.TemplateForm(taken); form != tick.Literal && r.constant(taken, tick.AsValue) && r.constant(m.Value.Get("scope"), tick.AsValue) {
-			r.c.Report(at.Key("value"), sameForAll)
+			r.Report(at.Key("value"), sameForAll)
 		}
 	}
 }
@@ -82,14 +83,14 @@ func (r reader) unused(at diag.Pointer) {
 	}
 	for i, read := range r.of.Reads {
 		if looked&(1<<i) == 0 && r.spend(1) {
-			r.c.Report(at.Key(read.Name), unusedRead, read.Name, "$.reads."+read.Name)
+			r.Report(at.Key(read.Name), unusedRead, read.Name, "$.reads."+read.Name)
 		}
 	}
 }
 
 // impliedReads returns a bit for each read that implications look at.
-func impliedReads(all []*Implication) (looked uint16) {
-	emit := func(e *Emit) {
+func impliedReads(all []*spec.Implication) (looked uint16) {
+	emit := func(e *spec.Emit) {
 		if e != nil {
 			looked |= e.ID.Path.ReadsOf() | e.Data.ReadsOf()
 		}
@@ -134,7 +135,7 @@ func (r reader) settled(v value.Value, at diag.Pointer) bool {
 	if holds && ok {
 		says = "always"
 	}
-	r.c.Report(at, settled, says)
+	r.Report(at, settled, says)
 	return true
 }
 
@@ -204,34 +205,34 @@ func (r reader) read(p jsonpath.Path) (of held, steps []value.Step) {
 }
 
 // neverWrittenBy warns of a path into a state of another type that nothing is ever written to, and reports whether it is one.
-func (l *looks) neverWrittenBy(of held, text string, steps []value.Step, at diag.Pointer) bool {
+func (l *linter) neverWrittenBy(of held, text string, steps []value.Step, at diag.Pointer) bool {
 	name, members := l.lacks(of.state, steps)
 	if name == "" {
 		return false
 	}
-	typ := l.c.out.Types[of.aggregateType]
+	typ := l.spec.Types[of.aggregateType]
 	if typ != nil && len(steps) == 1 && (name == "handle" && typ.Handle != "" || name == "public_id" && typ.Sequence) {
-		l.c.Report(at, nameOutsideState, text, of.aggregateType, name)
+		l.Report(at, nameOutsideState, text, of.aggregateType, name)
 	} else {
-		l.c.neverWrittenBy(at, text, of.aggregateType, name, members)
+		l.Suggest(l.Report(at, neverWrittenBy, text, of.aggregateType, name), name, members)
 	}
 	return true
 }
 
 // beforeTheFirst warns of a path into the state before an event that is always the first of its aggregate, and reports whether it is one.
 func (r reader) beforeTheFirst(p jsonpath.Path, steps []value.Step, at diag.Pointer) bool {
-	if r.of == nil || r.of.Creates != CreatesOnly || len(steps) == 0 || r.left <= 0 {
+	if r.of == nil || r.of.Creates != spec.CreatesOnly || len(steps) == 0 || r.left <= 0 {
 		return false
 	}
-	r.c.Report(at, noStateYet, p.Text, r.of.Name)
+	r.Report(at, noStateYet, p.Text, r.of.Name)
 	return true
 }
 
 // alwaysThere warns of an emit to the event's own aggregate, which has at least that event, of an event that has to be the first.
 func (r reader) alwaysThere(aggregateType, event, id string, at diag.Pointer) {
-	to := r.c.out.EventType(aggregateType, event)
-	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil || to.Creates != CreatesOnly || r.left <= 0 {
+	to := r.spec.EventType(aggregateType, event)
+	if r.of == nil || r.of.AggregateType != aggregateType || id != "$.key" && id != "$.id" || to == nil || to.Creates != spec.CreatesOnly || r.left <= 0 {
 		return
 	}
-	r.c.Report(at, neverFirst, event, r.of.Name)
+	r.Report(at, neverFirst, event, r.of.Name)
 }

@@ -1,76 +1,119 @@
-package spec
+// Package lint warns of what compiles and can hardly be meant: paths that lead nowhere, comparisons that never hold, events that never
+// fit their schemas, names that nothing uses.
+package lint
 
 import (
 	"slices"
 	"strings"
 
 	"j17/internal/base/value"
+	"j17/internal/base/work"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/outline"
+	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
 
-// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write. Beyond
-// it nothing more is looked for. A spec of an ordinary application takes a few thousand.
+// Compile is spec.Compile with warnings of what compiles and can hardly be meant.
+func Compile(src []byte) (*spec.Compiled, []diag.Diagnostic) { return spec.CompileWith(src, look) }
+
+// CheckProjection is spec.CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere,
+// for which it looks at the handlers of all types that the projection reads, and refuses what an earlier version of the program took.
+func CheckProjection(src []byte, in *spec.Compiled) (*spec.Projection, []diag.Diagnostic) {
+	return spec.CompileProjectionWith(src, in, func(p *spec.Projection, found *diag.List) { newLinter(in, found).projection(p, "") })
+}
+
+// maxLooks bounds what looking for slips costs: visits of values, of members of schemas and of what handlers write; what paths into
+// schemas cost is counted by itself. Beyond it nothing more is looked for. A spec of an ordinary application takes a few thousand.
 const maxLooks = 3_000_000
 
-// looks finds what compiles and can hardly be meant. All of it is warnings. It looks at specs without errors only, so that
-// every form is known to be right.
-type looks struct {
-	c *compiler
-	// left is how much more may be looked at.
-	left int
+// linter adds warnings about a spec to a list.
+type linter struct {
+	*diag.List
+	spec *spec.Compiled
+	root value.Value
+	// left is how much more may be looked at, pathLooks how much more finding out where paths into schemas lead may cost.
+	left      int
+	pathLooks *work.Budget
 	// states is what handlers of aggregate types write, as far as somebody asked: see stateOf.
 	states map[string]*written
 }
 
-func (c *compiler) newLooks() *looks {
-	return &looks{c: c, left: maxLooks, states: map[string]*written{}}
+func newLinter(s *spec.Compiled, found *diag.List) *linter {
+	return &linter{List: found, spec: s, root: s.Root(), left: maxLooks, pathLooks: work.Counted(maxLooks), states: map[string]*written{}}
 }
 
 // spend reports whether there was enough left, and room for a warning.
-func (l *looks) spend(n int) bool {
-	if l.c.FullOfWarnings() {
+func (l *linter) spend(n int) bool {
+	if l.FullOfWarnings() {
 		l.left = 0
 	}
 	l.left -= n
 	return l.left > 0
 }
 
-// slips warns of mistakes that are no errors.
-func (c *compiler) slips() {
-	if c.Errors() > 0 {
-		return
-	}
-	l := c.newLooks()
-	for _, t := range c.root.Get("aggregate_types").Members() {
+// dataSchema returns the schema of the data of an event type's definition.
+func (l *linter) dataSchema(event value.Value) outline.Schema {
+	return outline.Of(event.Get("schema"), l.root.Get("$defs"))
+}
+
+// look warns of mistakes that are no errors. Where there are errors it looks at paths into the data of events only, since all else
+// takes every form for right.
+func look(s *spec.Compiled, found *diag.List) {
+	l := newLinter(s, found)
+	types := l.root.Get("aggregate_types").Members()
+	for _, t := range types {
 		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
 		for _, e := range t.Value.Get("events").Members() {
-			r := reader{looks: l, schema: c.schemaOf(e.Value), state: l.stateOf(t.Key)}
+			if of := s.EventType(t.Key, e.Key); of != nil && !of.System && e.Value.Kind() == value.Object {
+				l.eventPaths(of, e.Value, at.Key(e.Key))
+			}
+		}
+	}
+	if l.Errors() > 0 {
+		return
+	}
+
+	// What events do.
+	for _, t := range types {
+		at := diag.Pointer("/aggregate_types").Key(t.Key).Key("events")
+		for _, e := range t.Value.Get("events").Members() {
+			r := reader{linter: l, schema: l.dataSchema(e.Value), state: l.stateOf(t.Key)}
 			at := at.Key(e.Key)
 			if handler := e.Value.Get("handler"); handler.Get("wasm").IsMissing() {
 				r.operations(handler, at.Key("handler"))
 			}
-			r.reads, r.of = l.reading(e.Value), c.out.EventType(t.Key, e.Key)
+			r.reads, r.of = l.reading(e.Value), s.EventType(t.Key, e.Key)
 			r.implications(e.Value.Get("implications"), at.Key("implications"))
 			r.decisions(e.Value, at)
 		}
 	}
-	c.slipsOfViews(l)
-	for _, s := range c.root.Get("modules").Get("sagas").Members() {
-		l.saga(s.Value, diag.Pointer("/modules/sagas").Key(s.Key))
+
+	// What reads and follows them.
+	for _, m := range l.root.Get("projections").Members() {
+		l.projection(s.Projections[m.Key], diag.Pointer("/projections").Key(m.Key))
 	}
-	for _, m := range c.root.Get("listeners").Members() {
-		if of := c.out.Listeners[m.Key]; of != nil {
-			l.listener(m.Value, of, diag.Pointer("/listeners").Key(m.Key))
-		}
+	for _, m := range l.root.Get("modules").Get("sagas").Members() {
+		l.saga(m.Value, diag.Pointer("/modules/sagas").Key(m.Key))
 	}
+	for _, m := range l.root.Get("listeners").Members() {
+		l.listener(m.Value, s.Listeners[m.Key], diag.Pointer("/listeners").Key(m.Key))
+	}
+}
+
+// eventPaths warns of paths of an event type that lead where its schema lets nothing be.
+func (l *linter) eventPaths(of *spec.EventType, v value.Value, at diag.Pointer) {
+	schema := l.dataSchema(v)
+	for _, key := range append([]string{"handler", "implications"}, spec.DecisionKeys()...) {
+		l.dataPaths(v.Get(key), schema, at.Key(key))
+	}
+	l.placePath(of.Geo, v.Get("geo").Get("path"), schema, at.Key("geo").Key("path"))
 }
 
 // reader looks at the handler and the implications of one event type.
 type reader struct {
-	*looks
+	*linter
 	// schema is that of the event's data, missing where nothing is known of it.
 	schema outline.Schema
 	// state is what handlers write, nil where there is no state or another one is meant.
@@ -78,7 +121,7 @@ type reader struct {
 	// reads is what "$.reads" leads to.
 	reads map[string]held
 	// of is the event type whose guards and implications are looked at, nil for handlers and sagas.
-	of *EventType
+	of *spec.EventType
 	// bound is what names stand for: elements of arrays, and in sagas what finished steps.
 	bound map[string]bound
 	// element tells that "@" is the element of an array.
@@ -128,7 +171,7 @@ func (r reader) unmatched(elements *written, array string, part tick.Part) bool 
 	if name == "" {
 		return false
 	}
-	r.c.neverMatched(part.At, array, name, members)
+	r.Suggest(r.Report(part.At, neverMatched, name, array), name, members)
 	return true
 }
 
@@ -143,7 +186,7 @@ func (r reader) target(op *tick.Operation) {
 	case place == nil && !op.Makes:
 		r.neverWritten(r.state, op.TargetAt, op.Target.Text, op.Target.Steps)
 	case place != nil && len(op.Target.Steps) > 0 && place.put != 0 && place.put&(on|outline.Null) == 0 && r.left > 0:
-		r.c.Report(op.TargetAt, neverOfKind, op.Name, op.Target.Text, phrase(place.put), phrase(on))
+		r.Report(op.TargetAt, neverOfKind, op.Name, op.Target.Text, place.put.Phrase(), on.Phrase())
 	}
 }
 
@@ -186,7 +229,7 @@ func (r reader) predicate(v value.Value, at diag.Pointer) {
 		return
 	}
 	if p, err := jsonpath.Parse(v.Get("exists").Str()); err == nil && r.reads != nil && len(p.Steps) == 2 && p.Steps[0].Key == "reads" {
-		r.c.Report(at.Key("exists"), readExists, p.Text)
+		r.Report(at.Key("exists"), readExists, p.Text)
 	}
 	parts := tick.PredicateParts(v, at)
 	for _, name := range []string{"every", "some"} {
@@ -225,7 +268,7 @@ func (r reader) value(v value.Value, at diag.Pointer, as tick.Reading) {
 		case tick.Plain, tick.Literal, tick.Merged, tick.Text, tick.Numeric, tick.Whole, tick.Scalar, tick.Computed:
 		}
 		if k, want := r.kindsOf(v), wanted(as); k&want == 0 && r.left > 0 {
-			r.c.Report(at, operandOfKind, phrase(want), known(k))
+			r.Report(at, operandOfKind, want.Phrase(), known(k))
 		}
 		if parts, ok := tick.OperatorParts(v, at); ok {
 			r.operator(v, at, parts)
@@ -253,13 +296,13 @@ func (r reader) choice(v value.Value, at diag.Pointer, as tick.Reading) {
 	for _, name := range []string{"then", "else"} {
 		of, at := v.Get(name), at.Key(name)
 		if k, want := r.kindsOf(of), wanted(as); !of.IsMissing() && !jsonpath.IsPath(of.Str()) && k&want == 0 && r.left > 0 {
-			r.c.Report(at, operandOfKind, phrase(want), known(k))
+			r.Report(at, operandOfKind, want.Phrase(), known(k))
 			continue
 		}
 		r.value(of, at, as)
 	}
 	if want := wanted(as); v.Get("else").IsMissing() && want&outline.Null == 0 && r.left > 0 {
-		r.c.Report(at, choiceOfNothing, phrase(want))
+		r.Report(at, choiceOfNothing, want.Phrase())
 	}
 }
 
@@ -272,20 +315,20 @@ func (r reader) members(v value.Value, at diag.Pointer) {
 
 // dataLikePredicate warns of a value that looks like a predicate, or like a decision on one, and has a path in it: values are data,
 // whatever their members are called. It reports whether its members need no look for that reason.
-func (l *looks) dataLikePredicate(v value.Value, at diag.Pointer) bool {
+func (l *linter) dataLikePredicate(v value.Value, at diag.Pointer) bool {
 	if tick.IsPredicate(v) && l.hasPath(v) {
-		l.c.Report(at, predicateAsData, v.Members()[0].Key)
+		l.Report(at, predicateAsData, v.Members()[0].Key)
 		return false
 	}
 	if v.Get("then").IsMissing() || !tick.IsPredicate(v.Get("if")) || !l.hasPath(v) {
 		return false
 	}
-	l.c.Report(at, choiceAsData)
+	l.Report(at, choiceAsData)
 	return true
 }
 
 // hasPath reports whether a path stands somewhere in a value.
-func (l *looks) hasPath(v value.Value) bool {
+func (l *linter) hasPath(v value.Value) bool {
 	if !l.spend(1) {
 		return false
 	}
@@ -308,14 +351,14 @@ func (r reader) path(text string, at diag.Pointer, as tick.Reading) {
 		return
 	}
 	if is, ok := r.calculated(text); ok && !r.declares(p) {
-		r.c.calculationInPath(at, text, is)
+		instead(is, r.Report(at, calculationInPath, text, is.Operator))
 		return
 	}
 	if r.leadsNowhere(p, at) {
 		return
 	}
 	if k, want := r.kindsAt(p), wanted(as); k&want == 0 && r.left > 0 {
-		r.c.Report(at, pathOfKind, text, phrase(want), known(k))
+		r.Report(at, pathOfKind, text, want.Phrase(), known(k))
 	}
 }
 
@@ -333,15 +376,15 @@ func (r reader) leadsNowhere(p jsonpath.Path, at diag.Pointer) bool {
 	switch {
 	case p.Root != jsonpath.Binding:
 	case b.nothing:
-		r.c.Report(at, prevOfTheFirst, p.Text)
+		r.Report(at, prevOfTheFirst, p.Text)
 		return true
 	case b.held.aggregateType != "":
 		return r.neverWrittenBy(b.held, p.Text, p.Steps, at)
 	case b.held.state != nil:
 		return r.neverWritten(b.held.state, at, p.Text, p.Steps)
 	case !b.schema.IsMissing():
-		if parent, name, declared := r.c.closedAt(b.schema, p.Steps); name != "" {
-			r.c.nothingThere(at, p.Text, "$"+p.Name+parent, name, declared)
+		if parent, name, declared := r.closedAt(b.schema, p.Steps); name != "" {
+			r.nothingThere(at, p.Text, "$"+p.Name+parent, name, declared)
 			return true
 		}
 	}
@@ -370,7 +413,7 @@ func (r reader) declares(p jsonpath.Path) bool {
 }
 
 // calculated is jsonpath.Calculate, as long as there is enough left.
-func (l *looks) calculated(text string) (jsonpath.Calculation, bool) {
+func (l *linter) calculated(text string) (jsonpath.Calculation, bool) {
 	if !l.spend(len(text) / bytesPerLook) {
 		return jsonpath.Calculation{}, false
 	}
@@ -383,14 +426,31 @@ const bytesPerLook = 8
 // text looks at a text that is no path but spelt like one, or that calculates.
 func (r reader) text(text string, at diag.Pointer) {
 	if meant := r.pathMeant(text); meant != "" {
-		r.c.Report(at, pathWithoutDollar, text, meant)
+		r.Report(at, pathWithoutDollar, text, meant)
 	} else if is, ok := r.calculated(text); ok {
-		r.c.calculationInText(at, text, is)
+		instead(is, r.Report(at, calculationInText, text))
 	} else if part, path := r.placeholder(text); part != "" {
-		r.c.pathInText(at, text, part, path)
+		r.pathInText(at, text, part, path)
 	} else if path := pathInside(text); path != "" {
-		r.c.pathInText(at, text, path, path)
+		r.pathInText(at, text, path, path)
 	}
+}
+
+// pathInText reports a path within a text, which part of it stands for.
+func (r reader) pathInText(at diag.Pointer, text, part, path string) {
+	before, after, _ := strings.Cut(text, part)
+	var parts []value.Value
+	for _, s := range []string{before, path, after} {
+		if s != "" {
+			parts = append(parts, value.StringValue(s))
+		}
+	}
+	const most = 120
+	made := value.ArrayValue(parts...).String()
+	if len(made) > most {
+		made = `["The balance is ", "$.state.balance"]`
+	}
+	r.Report(at, pathInText, text, part, made)
 }
 
 // placeholder returns a part of a text that stands for a path where other languages put texts together, such as {@.status} or

@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"maps"
@@ -69,7 +69,7 @@ func (w *written) at(steps []value.Step) (place *written, i int, name string) {
 
 // states finds out what handlers write. It reads specs without errors only.
 type states struct {
-	*looks
+	*linter
 	// schema is that of the event's data.
 	schema outline.Schema
 	// changes are the operations on elements so far, of all handlers of the aggregate type.
@@ -84,7 +84,7 @@ type change struct {
 }
 
 // state returns what the handlers of an aggregate type write.
-func (l *looks) state(events value.Value) *written {
+func (l *linter) state(events value.Value) *written {
 	root := &written{}
 	// The engine adds these to every state that is an object.
 	for _, stamp := range []string{"created_at", "updated_at"} {
@@ -97,7 +97,7 @@ func (l *looks) state(events value.Value) *written {
 			root.anything()
 			continue
 		}
-		s := states{l, l.c.schemaOf(e.Value), &changes}
+		s := states{l, l.dataSchema(e.Value), &changes}
 		s.operations(root, handler)
 	}
 
@@ -308,7 +308,7 @@ func (s *states) fromSchema(w *written, schema outline.Schema) {
 }
 
 // schemaAt returns the schema of what steps lead to: missing where nothing is said about it.
-func (l *looks) schemaAt(schema outline.Schema, steps []value.Step) outline.Schema {
+func (l *linter) schemaAt(schema outline.Schema, steps []value.Step) outline.Schema {
 	if !l.spend(len(steps)) {
 		return outline.Schema{}
 	}
@@ -316,18 +316,18 @@ func (l *looks) schemaAt(schema outline.Schema, steps []value.Step) outline.Sche
 }
 
 // neverWritten warns of a path into the state that nothing is ever written to, and reports whether it is one.
-func (l *looks) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) bool {
+func (l *linter) neverWritten(w *written, at diag.Pointer, text string, steps []value.Step) bool {
 	name, members := l.lacks(w, steps)
 	if name == "" {
 		return false
 	}
-	l.c.neverWritten(at, text, name, members)
+	l.lost(l.Report(at, neverWritten, text, name), text, name, members)
 	return true
 }
 
 // lacks returns the first member on the way that nothing is ever written to, and those that are written beside it; "" where there is none
 // or it cannot be told.
-func (l *looks) lacks(w *written, steps []value.Step) (name string, members []string) {
+func (l *linter) lacks(w *written, steps []value.Step) (name string, members []string) {
 	if w == nil || l.left <= 0 {
 		return "", nil
 	}

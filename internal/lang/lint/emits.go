@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/outline"
+	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
 
@@ -48,7 +49,7 @@ func (r reader) time(v value.Value, at diag.Pointer) {
 	}
 	r.value(v, at, tick.AsValue)
 	if k := r.kinds(v, tick.TemplateForm); k&(outline.String|outline.Number) == 0 {
-		r.c.Report(at, neverATime, known(k))
+		r.Report(at, neverATime, known(k))
 		return
 	}
 	p, err := jsonpath.Parse(v.Str())
@@ -56,7 +57,7 @@ func (r reader) time(v value.Value, at diag.Pointer) {
 		return
 	}
 	if format := r.schemaOf(p).Member("format").Str(); format != "" && format != "date-time" {
-		r.c.Report(at, neverATime, "a text of the format "+quote(format))
+		r.Report(at, neverATime, "a text of the format "+diag.Quote(format))
 	}
 }
 
@@ -106,12 +107,12 @@ func (r reader) emit(v value.Value, at diag.Pointer) {
 	}
 
 	f := fitting{reader: r, event: typ + ":" + event}
-	schema := r.c.schemaOf(r.c.root.Get("aggregate_types").Get(typ).Get("events").Get(event))
+	schema := r.spec.Schema(typ, event)
 	if fault := f.fits(data, at, []outline.Schema{schema}, "data"); fault != nil {
 		fault.tell()
 		return
 	}
-	f.literal(data, at, r.c.out.EventType(typ, event))
+	f.literal(data, at, r.spec.EventType(typ, event))
 }
 
 // fitting finds out whether templates can make what the schema of an event lets through.
@@ -122,13 +123,19 @@ type fitting struct {
 	branch bool
 }
 
-func (f fitting) never() string { return neverFitting(f.event, f.branch) }
+// never says what data of an event never do, which is said why of.
+func (f fitting) never() string {
+	if f.branch {
+		return "where this is chosen it does not fit the schema of " + diag.Quote(f.event) + ", so that the write is refused"
+	}
+	return "this never fits the schema of " + diag.Quote(f.event) + ", so that every write is refused"
+}
 
 func (f fitting) neverFits(at diag.Pointer, path string, has, needs outline.Kinds) {
 	if needs == 0 {
-		f.c.Report(at, neverAllowed, f.never(), path)
+		f.Report(at, neverAllowed, f.never(), path)
 	} else {
-		f.c.Report(at, neverFits, f.never(), path, phrase(needs), phrase(has))
+		f.Report(at, neverFits, f.never(), path, needs.Phrase(), has.Phrase())
 	}
 }
 
@@ -156,7 +163,7 @@ func (f fitting) fits(v value.Value, at diag.Pointer, schemas []outline.Schema, 
 	if form, _ := tick.TemplateForm(v); form == tick.Chosen {
 		return f.choiceFits(v, at, schemas, path)
 	}
-	ways, ok := f.c.alternatives(schemas)
+	ways, ok := f.alternatives(schemas)
 	if !ok {
 		return nil
 	}
@@ -209,7 +216,7 @@ func (f fitting) fitsOne(v value.Value, at diag.Pointer, way outline.Alternative
 	switch {
 	case v.Kind() == value.Array:
 		for i, e := range v.Elems() {
-			if fault := f.fits(e, at.Index(i), way.Item(i), path+diagIndex(i)); fault != nil {
+			if fault := f.fits(e, at.Index(i), way.Item(i), outline.ElementPath(path, i)); fault != nil {
 				return fault
 			}
 		}
@@ -240,8 +247,8 @@ func (f fitting) chosen(v value.Value, at diag.Pointer, way outline.Alternative,
 	}
 	for _, schema := range way {
 		values, limited := schema.Values()
-		if limited && f.spend(len(values)) && !contained([]value.Value{v}, values) {
-			return misfits(at, func() { f.c.Report(at, neverChosen, f.never(), path, shortened(v)) })
+		if limited && f.spend(len(values)) && !outline.Contained([]value.Value{v}, values) {
+			return misfits(at, func() { f.Report(at, neverChosen, f.never(), path, diag.QuoteValue(v)) })
 		}
 	}
 	return nil
@@ -255,7 +262,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		}
 		for _, name := range required {
 			if v.Get(name.Str()).IsMissing() {
-				return misfits(at, func() { f.c.Report(at, neverComplete, f.never(), dataPath(path, name.Str())) })
+				return misfits(at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) })
 			}
 		}
 	}
@@ -263,7 +270,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 		if fault := f.undeclared(m.Key, at, way, path); fault != nil {
 			return fault
 		}
-		if fault := f.fits(m.Value, at.Key(m.Key), declared(way, m.Key), dataPath(path, m.Key)); fault != nil {
+		if fault := f.fits(m.Value, at.Key(m.Key), declared(way, m.Key), outline.MemberPath(path, m.Key)); fault != nil {
 			return fault
 		}
 	}
@@ -274,7 +281,7 @@ func (f fitting) objectFits(v value.Value, at diag.Pointer, way outline.Alternat
 func (f fitting) undeclared(name string, at diag.Pointer, way outline.Alternative, path string) *misfit {
 	for _, schema := range way {
 		if schema.Closed() && schema.Property(name).IsMissing() {
-			return misfits(at, func() { f.c.Report(at.Key(name), neverAllowed, f.never(), dataPath(path, name)) })
+			return misfits(at, func() { f.Report(at.Key(name), neverAllowed, f.never(), outline.MemberPath(path, name)) })
 		}
 	}
 	return nil
@@ -309,8 +316,8 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 			return nil
 		}
 		for _, name := range required {
-			if _, lacking, _ := f.c.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
-				return misfits(at, func() { f.c.Report(at, neverComplete, f.never(), dataPath(path, name.Str())) })
+			if _, lacking, _ := f.closedAt(from, []value.Step{{Key: name.Str()}}); lacking != "" {
+				return misfits(at, func() { f.Report(at, neverComplete, f.never(), outline.MemberPath(path, name.Str())) })
 			}
 		}
 	}
@@ -318,7 +325,7 @@ func (f fitting) pathFits(text string, at diag.Pointer, way outline.Alternative,
 }
 
 // literal looks at data in which nothing is computed: they fit the whole of the schema, or never do.
-func (f fitting) literal(v value.Value, at diag.Pointer, event *EventType) {
+func (f fitting) literal(v value.Value, at diag.Pointer, event *spec.EventType) {
 	form, operand := tick.TemplateForm(v)
 	if form == tick.Literal {
 		v, at = operand, at.Key("$literal")
@@ -335,7 +342,7 @@ func (f fitting) literal(v value.Value, at diag.Pointer, event *EventType) {
 	if first := failures[0]; !first.Received.IsMissing() { // what is missing has no place
 		at += diag.Pointer(first.Pointer)
 	}
-	f.c.Report(at, neverValid, f.never(), strings.TrimSuffix(failures[0].Message, "."))
+	f.Report(at, neverValid, f.never(), strings.TrimSuffix(failures[0].Message, "."))
 }
 
 // fixed reports whether nothing in a template is computed.
@@ -367,17 +374,17 @@ func (f fitting) fixed(v value.Value) bool {
 }
 
 // listener looks at the condition of a listener. What data may be is known where it is about events of one type.
-func (l *looks) listener(v value.Value, of *Listener, at diag.Pointer) {
-	r := reader{looks: l}
+func (l *linter) listener(v value.Value, of *spec.Listener, at diag.Pointer) {
+	r := reader{linter: l}
 	matched := 0
-	for _, t := range l.c.root.Get("aggregate_types").Members() {
+	for _, t := range l.root.Get("aggregate_types").Members() {
 		for _, e := range t.Value.Get("events").Members() {
 			if !l.spend(1 + len(of.Events)) {
 				return
 			}
-			if slices.ContainsFunc(of.Events, func(p Pattern) bool { return p.Matches(t.Key, e.Key) }) {
+			if slices.ContainsFunc(of.Events, func(p spec.Pattern) bool { return p.Matches(t.Key, e.Key) }) {
 				matched++
-				r.schema = l.c.schemaOf(e.Value)
+				r.schema = l.dataSchema(e.Value)
 			}
 		}
 	}
@@ -386,6 +393,6 @@ func (l *looks) listener(v value.Value, of *Listener, at diag.Pointer) {
 	}
 	r.conditions(v, at)
 	for _, key := range []string{"condition", "when"} {
-		l.c.dataPaths(v.Get(key), r.schema, at.Key(key))
+		l.dataPaths(v.Get(key), r.schema, at.Key(key))
 	}
 }

@@ -1,4 +1,4 @@
-package spec
+package compare
 
 import (
 	"slices"
@@ -128,9 +128,9 @@ func (p *pair) cover(was, is []outline.Schema, path string) verdict {
 
 func (p *pair) typeChanged(at diag.Pointer, path string, was, is outline.Kinds) {
 	if is == 0 {
-		p.c.Report(at, typeForbidden, path, typeNames(was))
+		p.c.Report(at, typeForbidden, path, was.Types())
 	} else {
-		p.c.Report(at, typeChanged, path, typeNames(was), typeNames(is))
+		p.c.Report(at, typeChanged, path, was.Types(), is.Types())
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *pair) strangers(was, is outline.Alternative) int {
 		}
 		fits := false
 		for _, o := range was {
-			if values, ok := o.Values(); ok && p.budget.Spend(effort(values, allowed)/perStep) && contained(values, allowed) {
+			if values, ok := o.Values(); ok && p.budget.Spend(effort(values, allowed)/perStep) && outline.Contained(values, allowed) {
 				fits = true
 				break
 			}
@@ -236,28 +236,6 @@ func noTexts(values []value.Value) int {
 	return n
 }
 
-func contained(values, in []value.Value) bool {
-	texts := make(map[string]bool, len(in))
-	var others []value.Value
-	for _, w := range in {
-		if w.Kind() == value.String {
-			texts[w.Str()] = true
-		} else {
-			others = append(others, w)
-		}
-	}
-	for _, v := range values {
-		found := texts[v.Str()] && v.Kind() == value.String
-		if v.Kind() != value.String {
-			found = slices.ContainsFunc(others, func(w value.Value) bool { return value.Equal(v, w) })
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
-}
-
 // required compares required and dependentRequired.
 func (p *pair) required(was, is outline.Alternative, path string) verdict {
 	// What was required before.
@@ -279,7 +257,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 		list := n.Member("required")
 		for i, e := range list.Elems() {
 			if name := e.Str(); !always[name] {
-				v.breaks = append(v.breaks, breaking{at: list.At.Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequired, dataPath(path, name)) }})
+				v.breaks = append(v.breaks, breaking{at: list.At.Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequired, outline.MemberPath(path, name)) }})
 			}
 		}
 		dependent := n.Member("dependentRequired")
@@ -289,7 +267,7 @@ func (p *pair) required(was, is outline.Alternative, path string) verdict {
 			}
 			for i, e := range m.Value.Elems() {
 				if name := e.Str(); !always[name] && !beside[[2]string{m.Key, name}] {
-					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequiredWith, dataPath(path, name), m.Key) }})
+					v.breaks = append(v.breaks, breaking{at: dependent.At.Key(m.Key).Index(i), say: func(at diag.Pointer) { p.c.Report(at, nowRequiredWith, outline.MemberPath(path, name), m.Key) }})
 				}
 			}
 		}
@@ -334,7 +312,7 @@ func (p *pair) properties(was, is outline.Alternative, path string) verdict {
 			// What was neither declared nor limited is new.
 			continue
 		}
-		v.add(p.cover(old, is.Property(name, p.matches), dataPath(path, name)))
+		v.add(p.cover(old, is.Property(name, p.matches), outline.MemberPath(path, name)))
 	}
 	return v
 }
@@ -390,13 +368,11 @@ func (p *pair) elements(was, is outline.Alternative, path string) verdict {
 	}
 	var v verdict
 	for i := range places {
-		v.add(p.cover(was.Item(i), is.Item(i), path+diagIndex(i)))
+		v.add(p.cover(was.Item(i), is.Item(i), outline.ElementPath(path, i)))
 	}
 	v.add(p.cover(was.Item(places), is.Item(places), path+"[]"))
 	return v
 }
-
-func diagIndex(i int) string { return "[" + string(diag.Pointer("").Index(i)[1:]) + "]" }
 
 // conditions compares then, else and dependentSchemas. What decides between them is not understood: events that any of
 // them is for are taken to be there.

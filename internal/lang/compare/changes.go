@@ -1,10 +1,11 @@
-package spec
+package compare
 
 import (
 	"bytes"
 	"slices"
 
 	"j17/internal/base/value"
+	"j17/internal/lang/spec"
 )
 
 // ChangeKind tells what happened to a part of a spec.
@@ -29,13 +30,13 @@ type Change struct {
 	Keys []string `json:"keys,omitempty"`
 }
 
-// Diff lists what next says otherwise than old: aggregate types with their event types first, in the order of old and
+// Changes lists what next says otherwise than old: aggregate types with their event types first, in the order of old and
 // then in that of next for what is new, then the rest. The order of members matters inside a definition, since handlers
 // keep it, and does not matter among definitions and declared names. Whether stored events survive the change is what
-// Compare tells.
-func Diff(old, next *Compiled) []Change {
+// Compatibility tells.
+func Changes(old, next *spec.Compiled) []Change {
 	var d differ
-	was, is := old.root, next.root
+	was, is := old.Root(), next.Root()
 	d.members("aggregate type", "", was.Get("aggregate_types"), is.Get("aggregate_types"), d.aggregateType)
 	for _, list := range [][2]string{{"agent_types", "agent type"}, {"target_types", "target type"}, {"singletons", "singleton"}} {
 		d.names(list[1], was.Get(list[0]), is.Get(list[0]))

@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"maps"
@@ -11,9 +11,9 @@ import (
 )
 
 // saga looks at the events that a saga writes. Its paths lead into the event that triggers it, and into those that finished its steps.
-func (l *looks) saga(v value.Value, at diag.Pointer) {
+func (l *linter) saga(v value.Value, at diag.Pointer) {
 	trigger := v.Get("trigger")
-	r := reader{looks: l, schema: l.c.schemaOf(l.event(trigger, trigger.Get("event_type").Str()))}
+	r := reader{linter: l, schema: l.dataSchema(l.event(trigger, trigger.Get("event_type").Str()))}
 	steps := v.Get("steps").Elems()
 	each := l.finished(steps)
 	r.bound = map[string]bound{"prev": {}, "context": {}}
@@ -59,7 +59,7 @@ func (l *looks) saga(v value.Value, at diag.Pointer) {
 	ended.emit(v.Get("on_complete"), at.Key("on_complete"))
 	failed.conditions(v.Get("on_failed"), at.Key("on_failed"))
 	failed.emit(v.Get("on_failed"), at.Key("on_failed"))
-	l.c.dataPaths(v, r.schema, at)
+	l.dataPaths(v, r.schema, at)
 }
 
 // maySkip reports whether a step may be skipped: by its condition, or by an optional path.
@@ -68,13 +68,13 @@ func maySkip(step value.Value) bool {
 }
 
 // event returns the definition of an event type of the aggregate type that v names.
-func (l *looks) event(v value.Value, name string) value.Value {
-	return l.c.root.Get("aggregate_types").Get(v.Get("aggregate_type").Str()).Get("events").Get(name)
+func (l *linter) event(v value.Value, name string) value.Value {
+	return l.root.Get("aggregate_types").Get(v.Get("aggregate_type").Str()).Get("events").Get(name)
 }
 
 // finished returns the members of "$context" with their schemas: one for each step, which is its answer or the event that it wrote; nil where
 // there is not enough left to look.
-func (l *looks) finished(steps []value.Value) []value.Member {
+func (l *linter) finished(steps []value.Value) []value.Member {
 	if !l.spend(outline.MaxSchemas) { // that may be gone through to follow a reference in it
 		return nil
 	}
@@ -99,7 +99,7 @@ func (l *looks) finished(steps []value.Value) []value.Member {
 }
 
 // schema reads a schema that was put together of those of events.
-func (l *looks) schema(v value.Value) outline.Schema { return outline.Of(v, l.c.root.Get("$defs")) }
+func (l *linter) schema(v value.Value) outline.Schema { return outline.Of(v, l.root.Get("$defs")) }
 
 // oneOf is the schema of what fits one of some schemas.
 func oneOf(schemas []value.Value) value.Value {

@@ -1,20 +1,31 @@
-package spec
+package lint
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"j17/internal/base/value"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/outline"
 )
 
 const (
-	// What looks finds, see looks.go, and paths that are none.
-
+	noStateYet diag.Message = "warning: %q leads to nothing: %q is the first event of its aggregate, which has no state before it\n" +
+		`look at "$.data", or do without "creates": "only"`
+	neverFirst diag.Message = "warning: this is always refused: %q has to be the first event of its aggregate, and %q is written to that aggregate before it\n" +
+		`emit it to another aggregate, or do without "creates": "only"`
+	wordInQuery diag.Message = "warning: the field is compared with the text %[1]q\n" +
+		"write %[2]s for the value, or the text in the double quotes of JSON"
+	// nameOutsideState: what an aggregate is called stands beside its state.
+	nameOutsideState diag.Message = "warning: %q leads to nothing: no handler of %q writes %q, and names of aggregates are no part of their states\n" +
+		`replies have them beside the state: "metadata" of one value, and each row of a list, for the aggregate that it is about`
+	wholeSource diag.Message = "warning: %[1]q is all of the source %[2]q here, which is no id and no field\n" +
+		"write %+[3]q if its id is meant, and give a parameter of that name another one"
+	memberOfMany diag.Message = "warning: %q leads to nothing: the source is an array, which has elements and no members\n" +
+		`write "[*]" behind the source for all of them, "[0]" for the first, or find one with $lookup`
+	elementOfOne diag.Message = "warning: %q leads to nothing: a source of one aggregate is no array\n" +
+		`leave the brackets out, or read many aggregates with "mode": "array" or a query`
+	sourceWithoutDollar diag.Message = "warning: %[1]q is a text here, not a path\nwrite %+[2]q for the path"
 	// prevOfTheFirst: the first step of a saga has none before it.
 	prevOfTheFirst diag.Message = "warning: %q leads nowhere in the first step of a saga: no step comes before it\n" +
 		`the event that triggers the saga is at "$.data", "$.key" and "$.metadata"`
@@ -54,60 +65,41 @@ const (
 		`paths begin with "$", as in {"gte": ["$.data.amount", 10]}`
 	unusedRead diag.Message = "warning at key: %[1]q is read for every event, and nothing here looks at it\n" +
 		"look at %[2]q in a guard, a condition or an emit, or take it out"
-	unusedDefinition diag.Message = "warning at key: no schema uses the definition %[1]q\n" +
-		`refer to it with {"$ref": %[2]q}, or take it out`
 	sameForAll diag.Message = "warning: the value is the same in all events, so that one aggregate alone can have it\n" +
 		`write a path such as "$.data.email", or, where one holder at a time is meant, {"$literal": ...}`
+	nothingThere diag.Message = "warning: %q leads nowhere in any event: the schema of %s does not allow %q\n" +
+		"declare it in the schema, or correct the path"
+	neverWritten diag.Message = "warning: %q leads to nothing: no handler of this aggregate type writes %q\n" +
+		"write it in a handler, or correct the path"
+	neverWrittenBy diag.Message = "warning: %q leads to nothing: no handler of %q writes %q\n" +
+		"write it in a handler, or correct the path"
+	// neverMatched: a field that is not there matches nothing.
+	neverMatched diag.Message = "warning at key: this matches nothing: no handler of this aggregate type writes %q to an element of %q\n" +
+		"write it in a handler, or correct the name"
+	// neverAmong: what a schema does not let through is never there.
+	neverAmong diag.Message = "warning: %q is never %q, by its schema\n" +
+		"write one of the values that the schema allows, or add this one to them"
+	neverComparable diag.Message = "warning: %s %s holds here: it compares %s with %s\n" +
+		"compare numbers with numbers and texts with texts, or correct the path or the schema"
+	calculationInPath diag.Message = "warning: %q is read as a path to a member of that name; nothing is calculated, and %q is part of the name"
+	calculationInText diag.Message = "warning: %q is a text here, in which nothing is calculated"
+	pathInText        diag.Message = "warning: %[1]q is a text with %[2]q in it, which stays as it is: a path is followed where it stands alone\n" +
+		`write {"$concat": %[3]s}, or {"$literal": ...} for the text`
+	quotedInQuery diag.Message = "warning: the field is compared with %[1]q, and the quotes are part of that text\n" +
+		"write the text alone, as in field = %[2]s, or in the double quotes of JSON"
 )
 
-func (m *messages) badPath(at diag.Pointer, err error) {
-	d := m.Errorf(at, "%v", err)
-	if syntax, ok := errors.AsType[*jsonpath.SyntaxError](err); ok {
-		d.Hint = syntax.Hint
-	}
-}
-
-func (m *messages) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
-	d := m.Warnf(at, "%s leads nowhere in any event: the schema of %s does not allow %s", quote(path), parent, quote(name))
-	if is, ok := subtracted(path, name, declared); ok {
+// lost sets the hint for a path in which name leads to nothing: to what was meant among the members that there are. It reports false,
+// and leaves the hint as it is, where nothing is like it.
+func (l *linter) lost(d *diag.Diagnostic, path, name string, members []string) bool {
+	if is, ok := subtracted(path, name, members); ok {
 		instead(is, d)
-		return
+		return true
 	}
-	if near := m.Nearest(name, declared); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	if parent == "$context" {
-		d.Hintf("the steps before it are there, under their names")
-		return
-	}
-	d.Hintf("declare it in the schema, or correct the path")
+	return l.Suggest(d, name, members)
 }
 
-func (m *messages) neverWritten(at diag.Pointer, text, name string, members []string) {
-	d := m.Warnf(at, "%s leads to nothing: no handler of this aggregate type writes %s", quote(text), quote(name))
-	if is, ok := subtracted(text, name, members); ok {
-		instead(is, d)
-		return
-	}
-	if near := m.Nearest(name, members); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	d.Hintf("write it in a handler, or correct the path")
-}
-
-// neverMatched: a field that is not there matches nothing.
-func (m *messages) neverMatched(at diag.Pointer, array, name string, members []string) {
-	d := m.Warnf(at, "this matches nothing: no handler of this aggregate type writes %s to an element of %s", quote(name), quote(array)).AtKey()
-	if near := m.Nearest(name, members); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	d.Hintf("write it in a handler, or correct the name")
-}
-
-// known names types as phrase does, without null, which stands for what is missing.
+// known names types as Kinds.Phrase does, without null, which stands for what is missing.
 func known(k outline.Kinds) string {
 	if k == outline.Any {
 		return "something"
@@ -115,57 +107,7 @@ func known(k outline.Kinds) string {
 	if k != outline.Null {
 		k &^= outline.Null
 	}
-	return phrase(k)
-}
-
-// neverAmong: what a schema does not let through is never there.
-func (m *messages) neverAmong(at diag.Pointer, path, text string, known []value.Value) {
-	d := m.Warnf(at, "%s is never %s, by its schema", quote(path), quote(text))
-	var texts []string
-	for _, v := range known {
-		if v.Kind() == value.String {
-			texts = append(texts, v.Str())
-		}
-	}
-	if near := m.Nearest(text, texts); near != "" {
-		d.Hintf("did you mean %q?", near)
-		return
-	}
-	d.Hintf("write one of the values that the schema allows, or add this one to them")
-}
-
-func (m *messages) neverComparable(at diag.Pointer, predicate string, left, right outline.Kinds) {
-	holds := "never"
-	if predicate == "not_equals" {
-		holds = "always"
-	}
-	m.Warnf(at, "%s %s holds here: it compares %s with %s", predicate, holds, known(left), known(right)).
-		Hintf("compare numbers with numbers and texts with texts, or correct the path or the schema")
-}
-
-func (m *messages) calculationInPath(at diag.Pointer, text string, is jsonpath.Calculation) {
-	instead(is, m.Warnf(at, "%s is read as a path to a member of that name; nothing is calculated, and %s is part of the name", quote(text), quote(is.Operator)))
-}
-
-func (m *messages) calculationInText(at diag.Pointer, text string, is jsonpath.Calculation) {
-	instead(is, m.Warnf(at, "%s is a text here, in which nothing is calculated", quote(text)))
-}
-
-func (m *messages) pathInText(at diag.Pointer, text, part, path string) {
-	d := m.Warnf(at, "%s is a text with %s in it, which stays as it is: a path is followed where it stands alone", quote(text), quote(part))
-	before, after, _ := strings.Cut(text, part)
-	var parts []value.Value
-	for _, s := range []string{before, path, after} {
-		if s != "" {
-			parts = append(parts, value.StringValue(s))
-		}
-	}
-	const most = 120
-	if made := value.ArrayValue(parts...).String(); len(made) <= most {
-		d.Hintf(`write {"$concat": %s}, or {"$literal": ...} for the text`, made)
-		return
-	}
-	d.Hintf(`write {"$concat": ["The balance is ", "$.state.balance"]}, or {"$literal": ...} for the text`)
+	return k.Phrase()
 }
 
 // instead sets the hint of how to write a calculation.
@@ -190,25 +132,4 @@ func subtracted(path, name string, declared []string) (is jsonpath.Calculation, 
 		}
 	}
 	return is, false
-}
-
-// neverFitting says what data of an event never do, which is said why of. chosen tells that they are one of two values.
-func neverFitting(event string, chosen bool) string {
-	if chosen {
-		return fmt.Sprintf("where this is chosen it does not fit the schema of %s, so that the write is refused", quote(event))
-	}
-	return fmt.Sprintf("this never fits the schema of %s, so that every write is refused", quote(event))
-}
-
-// shortened returns a value as JSON, cut when it is long.
-func shortened(v value.Value) string {
-	if v.Kind() == value.String {
-		return quote(v.Str())
-	}
-	const most = 40
-	s := v.String()
-	if len(s) > most {
-		return s[:most] + "..."
-	}
-	return s
 }

@@ -9,6 +9,9 @@ import (
 	"j17/internal/lang/diag"
 )
 
+// Placed returns findings about the spec with line and column, in the order of their places.
+func (c *Compiled) Placed(found []diag.Diagnostic) []diag.Diagnostic { return place(c.text, found) }
+
 // place finds out line and column of every finding in one walk over the text, which must be valid JSON, and puts the
 // findings into the order of their places.
 func place(text string, found []diag.Diagnostic) []diag.Diagnostic {
@@ -51,4 +54,11 @@ func place(text string, found []diag.Diagnostic) []diag.Diagnostic {
 		placed[i].Line, placed[i].Column = line, column
 	}
 	return placed
+}
+
+// Position returns line and column, both from 1, of what a pointer leads to in the text that the spec was compiled from.
+// A pointer that leads nowhere has the place of the deepest container on its way.
+func (c *Compiled) Position(p diag.Pointer) (line, column int) {
+	at, _ := value.Locate(c.text, string(p))
+	return value.Position(c.text, at.Start)
 }

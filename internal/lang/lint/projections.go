@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"j17/internal/lang/diag"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/outline"
+	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
 )
 
@@ -24,7 +25,7 @@ type held struct {
 
 // viewer looks at the paths of one projection.
 type viewer struct {
-	*looks
+	*linter
 	sources map[string]held
 	// bound has what elements stand for by the names of their bindings, where that is known.
 	bound map[string]held
@@ -34,8 +35,8 @@ type viewer struct {
 }
 
 // projection looks for paths that lead nowhere.
-func (l *looks) projection(p *Projection, at diag.Pointer) {
-	v := viewer{looks: l, sources: map[string]held{}}
+func (l *linter) projection(p *spec.Projection, at diag.Pointer) {
+	v := viewer{linter: l, sources: map[string]held{}}
 	for i := range p.Sources {
 		s := &p.Sources[i]
 		v.sources[s.Name] = held{s.AggregateType, l.stateOf(s.AggregateType), s.Many}
@@ -51,7 +52,7 @@ func (l *looks) projection(p *Projection, at diag.Pointer) {
 }
 
 // place returns where a source stands.
-func (v *viewer) place(p *Projection, i int, at diag.Pointer) diag.Pointer {
+func (v *viewer) place(p *spec.Projection, i int, at diag.Pointer) diag.Pointer {
 	switch {
 	case !p.IsNamed():
 		return at.Key("sources").Index(i)
@@ -62,7 +63,7 @@ func (v *viewer) place(p *Projection, i int, at diag.Pointer) diag.Pointer {
 	}
 }
 
-func (v *viewer) source(s *Source, at diag.Pointer) {
+func (v *viewer) source(s *spec.Source, at diag.Pointer) {
 	switch {
 	case s.ID != nil && s.ID.Path != nil:
 		v.taken(s.ID.Path.Text(), at.Key("id"))
@@ -82,13 +83,13 @@ func (v *viewer) wanted(text string, at diag.Pointer) {
 		first, size := utf8.DecodeRuneInString(quotes)
 		inner, opened := strings.CutPrefix(text, string(first))
 		if inner, closed := strings.CutSuffix(inner, quotes[size:]); opened && closed {
-			v.c.quotedInQuery(at, text, inner)
+			v.Report(at, quotedInQuery, text, cmp.Or(inner, `""`))
 			return
 		}
 	}
 	for _, word := range []string{"true", "false", "null"} {
 		if strings.EqualFold(text, word) || word == "null" && (text == "None" || text == "nil") {
-			v.c.Report(at, wordInQuery, text, word)
+			v.Report(at, wordInQuery, text, word)
 			return
 		}
 	}
@@ -98,7 +99,7 @@ func (v *viewer) wanted(text string, at diag.Pointer) {
 // taken looks at a path that an id or the value of a query is taken from, which no whole source is.
 func (v *viewer) taken(text string, at diag.Pointer) {
 	if p, err := jsonpath.ParseProjection(text); err == nil && len(p.Steps) == 1 && len(p.Each) == 0 && v.spend(1) {
-		v.c.Report(at, wholeSource, text, p.Steps[0].Key, text+".id")
+		v.Report(at, wholeSource, text, p.Steps[0].Key, text+".id")
 		return
 	}
 	v.path(text, at)
@@ -164,7 +165,7 @@ func (v *viewer) parts(parts []tick.Part) {
 		v.value(part.Value, part.At)
 		text := part.Value.Str()
 		if k, want := v.kindsAt(text), wanted(part.Reading); k&want == 0 && v.left > 0 {
-			v.c.Report(part.At, pathOfKind, text, phrase(want), known(k))
+			v.Report(part.At, pathOfKind, text, want.Phrase(), known(k))
 		}
 	}
 }
@@ -238,7 +239,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 		return
 	}
 	if is, ok := v.calculated(text); ok {
-		v.c.calculationInPath(at, text, is)
+		instead(is, v.Report(at, calculationInPath, text, is.Operator))
 		return
 	}
 	h, steps := v.start(p)
@@ -249,7 +250,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	// An array has elements and no members, and an aggregate the other way round.
 	switch {
 	case h.many && len(steps) > 0 && !steps[0].IsIndex:
-		v.c.Report(at, memberOfMany, text)
+		v.Report(at, memberOfMany, text)
 		return
 	case h.many && len(steps) > 0:
 		steps = steps[1:]
@@ -258,7 +259,7 @@ func (v *viewer) path(text string, at diag.Pointer) {
 	case h.many:
 		return
 	case len(steps) > 0 && steps[0].IsIndex, len(steps) == 0 && len(p.Each) > 0:
-		v.c.Report(at, elementOfOne, text)
+		v.Report(at, elementOfOne, text)
 		return
 	}
 	h.many = false
@@ -288,7 +289,7 @@ func (v *viewer) member(h held, text string, steps []value.Step, at diag.Pointer
 // text looks at a text that is spelt like a path to a source, but for its "$".
 func (v *viewer) text(text string, at diag.Pointer) {
 	if is, ok := v.calculated(text); ok {
-		v.c.calculationInText(at, text, is)
+		instead(is, v.Report(at, calculationInText, text))
 		return
 	}
 	end := strings.IndexAny(text, ".[")
@@ -299,15 +300,6 @@ func (v *viewer) text(text string, at diag.Pointer) {
 		return
 	}
 	if _, err := jsonpath.ParseProjection("$." + text); err == nil {
-		v.c.Report(at, sourceWithoutDollar, text, "$."+text)
-	}
-}
-
-// slipsOfViews looks at projections, in the order of the spec.
-func (c *compiler) slipsOfViews(l *looks) {
-	for _, m := range c.root.Get("projections").Members() {
-		if p := c.out.Projections[m.Key]; p != nil { // those of a stored spec may have been left out
-			l.projection(p, diag.Pointer("/projections").Key(m.Key))
-		}
+		v.Report(at, sourceWithoutDollar, text, "$."+text)
 	}
 }

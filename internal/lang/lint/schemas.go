@@ -1,4 +1,4 @@
-package spec
+package lint
 
 import (
 	"slices"
@@ -12,32 +12,39 @@ import (
 
 // dataPaths warns of each path in v that leads into the event's data where the schema lets nothing be. Such a path is
 // missing in every event: nearly always a slip of the pen.
-func (c *compiler) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
+func (l *linter) dataPaths(v value.Value, schema outline.Schema, at diag.Pointer) {
 	switch v.Kind() {
 	case value.String:
 		p, err := jsonpath.Parse(v.Str())
 		if err != nil || p.Root != jsonpath.Document || len(p.Steps) < 2 || p.Steps[0].Key != "data" {
 			return
 		}
-		parent, name, declared := c.closedAt(schema, p.Steps[1:])
+		parent, name, declared := l.closedAt(schema, p.Steps[1:])
 		if name == "" {
 			return
 		}
 		if _, ok := jsonpath.Calculate(p.Text); !ok { // that has a warning of its own
-			c.nothingThere(at, p.Text, "data"+parent, name, declared)
+			l.nothingThere(at, p.Text, "data"+parent, name, declared)
 		}
 	case value.Array:
 		for i, elem := range v.Elems() {
-			c.dataPaths(elem, schema, at.Index(i))
+			l.dataPaths(elem, schema, at.Index(i))
 		}
 	case value.Object:
 		if form, _ := tick.HandlerForm(v); form == tick.Literal {
 			return
 		}
 		for _, m := range v.Members() {
-			c.dataPaths(m.Value, schema, at.Key(m.Key))
+			l.dataPaths(m.Value, schema, at.Key(m.Key))
 		}
 	case value.Missing, value.Null, value.Bool, value.Number:
+	}
+}
+
+// nothingThere reports a path to a member that a schema does not allow.
+func (l *linter) nothingThere(at diag.Pointer, path, parent, name string, declared []string) {
+	if d := l.Report(at, nothingThere, path, parent, name); !l.lost(d, path, name, declared) && parent == "$context" {
+		d.Hintf("the steps before it are there, under their names")
 	}
 }
 
@@ -48,7 +55,7 @@ const maxWays = 64
 // object be there allows declared properties only. It returns the way to the object, the member's name and the properties that
 // are declared, as far as they are wanted for a hint; the name is "" where there is no such member or where it would take more
 // than a look to know.
-func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
+func (l *linter) closedAt(schema outline.Schema, steps []value.Step) (parent, name string, declared []string) {
 	ways := [][]outline.Schema{{schema}}
 	for i, step := range steps {
 		var next [][]outline.Schema
@@ -60,12 +67,12 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 
 		// Every alternative that lets the step be there leads on; one that allows declared members only closes it.
 		for _, schemas := range ways {
-			all, ok := c.alternatives(schemas)
+			all, ok := l.alternatives(schemas)
 			if !ok {
 				return "", "", nil
 			}
 			for _, a := range all {
-				below, closed := c.below(a, step)
+				below, closed := l.below(a, step)
 				switch {
 				case closed != nil:
 					name = step.Key
@@ -89,22 +96,22 @@ func (c *compiler) closedAt(schema outline.Schema, steps []value.Step) (parent, 
 
 // alternatives takes schemas that hold together apart, by their conditions as well unless that makes too many. They are paid for by all
 // schemas of all of them. It reports false where there are too many.
-func (c *compiler) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
-	all, complete := outline.Cases(schemas, c.pathLooks)
+func (l *linter) alternatives(schemas []outline.Schema) ([]outline.Alternative, bool) {
+	all, complete := outline.Cases(schemas, l.pathLooks)
 	if !complete {
-		all, complete = outline.Alternatives(schemas, c.pathLooks)
+		all, complete = outline.Alternatives(schemas, l.pathLooks)
 	}
 	const looks = 4 // that putting one schema into one alternative takes as long as
 	n := 0
 	for _, a := range all {
 		n += looks * len(a)
 	}
-	return all, c.pathLooks.Spend(n) && complete
+	return all, l.pathLooks.Spend(n) && complete
 }
 
 // below returns the schemas that hold for what a step leads to, as far as they stand under "properties" or "items". closed is
 // not nil where nothing can be there: it has the properties that are declared.
-func (c *compiler) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
+func (l *linter) below(a outline.Alternative, step value.Step) (schemas []outline.Schema, closed []string) {
 	if step.IsIndex {
 		if step.Index < 0 && slices.ContainsFunc(a, func(s outline.Schema) bool { return s.Get("prefixItems").Len() > 0 }) {
 			return nil, nil
@@ -116,7 +123,7 @@ func (c *compiler) below(a outline.Alternative, step value.Step) (schemas []outl
 			schemas = append(schemas, sub)
 		} else if s.Closed() {
 			closed = []string{}
-			if c.Suggests() {
+			if l.Suggests() {
 				for _, m := range s.Get("properties").Members() {
 					closed = append(closed, m.Key)
 				}

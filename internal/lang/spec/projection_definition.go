@@ -28,9 +28,16 @@ const (
 	maxIndexed  = 2000 // values that make the fields of all indexes
 )
 
+// projectionCompiler reads definitions of projections.
+type projectionCompiler struct {
+	resolver
+	// idRules identifies what counts as an identifier, nil as long as nobody asked for it.
+	idRules []byte
+}
+
 // isReserved reports whether a parameter of requests is ours, which neither parameters nor indexed fields may be called. That of live views came
 // later: what was deployed before stays.
-func (c *compiler) isReserved(name string) bool {
+func (c decoder) isReserved(name string) bool {
 	switch name {
 	case "synchronous", "at", "start", "count", "order", "near", "radius":
 		return true
@@ -44,19 +51,18 @@ func (c *compiler) isReserved(name string) bool {
 // CompileProjection reads the text of one definition, which may use the aggregate types of in. It returns every finding, in the order
 // of their places in the text and with pointers into the definition, and the projection where none of them is an error.
 func CompileProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
-	return compileProjection(src, in, true)
+	return compileProjection(src, in, &diag.List{Stored: true}, nil)
 }
 
-// CheckProjection is CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere, for
-// which it looks at the handlers of all types that the projection reads, and refuses what an earlier version of the program took.
-func CheckProjection(src []byte, in *Compiled) (*Projection, []diag.Diagnostic) {
-	return compileProjection(src, in, false)
+// CompileProjectionWith is CompileProjection for a definition that somebody has just written: it refuses what an earlier version of
+// the program took, and look adds its warnings to found where there are no errors.
+func CompileProjectionWith(src []byte, in *Compiled, look func(p *Projection, found *diag.List)) (*Projection, []diag.Diagnostic) {
+	return compileProjection(src, in, &diag.List{}, look)
 }
 
-func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []diag.Diagnostic) {
+func compileProjection(src []byte, in *Compiled, l *diag.List, look func(*Projection, *diag.List)) (*Projection, []diag.Diagnostic) {
 	text := string(src)
-	c := &compiler{out: in, root: in.root, declared: in.declared}
-	c.Stored = stored
+	c := &projectionCompiler{resolver: resolver{decoder{l}, in}}
 	if len(text) > MaxSize {
 		c.Report("", projectionTooLarge, len(text), MaxSize)
 		return nil, c.All()
@@ -81,9 +87,8 @@ func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []di
 		}
 		p = c.projection(name.Str(), v, "")
 	}
-	if !stored && c.Errors() == 0 {
-		l := c.newLooks()
-		l.projection(p, "")
+	if look != nil && c.Errors() == 0 {
+		look(p, l)
 	}
 	found := place(text, c.All())
 	if c.Errors() > 0 {
@@ -93,7 +98,7 @@ func compileProjection(src []byte, in *Compiled, stored bool) (*Projection, []di
 }
 
 // declaredProjection reads a member of projections.
-func (c *compiler) declaredProjection(name string, v value.Value, at diag.Pointer) *Projection {
+func (c *projectionCompiler) declaredProjection(name string, v value.Value, at diag.Pointer) *Projection {
 	var p *Projection
 	sound := c.leniently(func() {
 		if !isProjectionName(name) {
@@ -112,16 +117,16 @@ func (c *compiler) declaredProjection(name string, v value.Value, at diag.Pointe
 
 // leniently runs f, which reads a part of a spec that others do not depend on. In a spec that was deployed before, what f finds is
 // only warned of, since an earlier version of the program did not look for it; the part that it is about is left out then.
-func (c *compiler) leniently(f func()) (sound bool) {
+func (c decoder) leniently(f func()) (sound bool) {
 	if !c.Stored {
 		f()
 		return true
 	}
-	outer := c.List
-	c.List = diag.List{Stored: true}
+	outer := *c.List
+	*c.List = diag.List{Stored: true}
 	f()
 	found, sound := c.All(), c.Errors() == 0
-	c.List = outer
+	*c.List = outer
 	for _, d := range found {
 		*c.Warnf(d.Pointer, "%s", d.Message) = diag.Diagnostic{
 			Severity: diag.Warning, Pointer: d.Pointer, OnKey: d.OnKey, Message: d.Message, Hint: d.Hint,
@@ -135,7 +140,7 @@ func isProjectionName(name string) bool {
 }
 
 // projection reads either form: the named one has for_each and an object of sources, the other an array of sources.
-func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Projection {
+func (c *projectionCompiler) projection(name string, v value.Value, at diag.Pointer) *Projection {
 	p := &Projection{Name: name, Definition: v}
 	form := shape{what: "a projection", required: []string{"sources"}, optional: []string{"name"}}
 	named := v.Get("sources").Kind() == value.Object || !v.Get("for_each").IsMissing() || !v.Get("select").IsMissing()
@@ -173,9 +178,9 @@ func (c *compiler) projection(name string, v value.Value, at diag.Pointer) *Proj
 }
 
 // fingerprint identifies what parts of a definition say, and what counts as an identifier.
-func (c *compiler) fingerprint(parts ...value.Value) [32]byte {
+func (c *projectionCompiler) fingerprint(parts ...value.Value) [32]byte {
 	if c.idRules == nil {
-		c.idRules = c.root.Get("singletons").OrNull().AppendJSON(c.root.Get("identity").OrNull().AppendJSON(nil))
+		c.idRules = c.out.root.Get("singletons").OrNull().AppendJSON(c.out.root.Get("identity").OrNull().AppendJSON(nil))
 		sum := sha256.Sum256(c.idRules)
 		c.idRules = sum[:]
 	}
@@ -192,7 +197,7 @@ func fingerprint(first []byte, parts []value.Value) [32]byte {
 
 // The named form.
 
-func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer) {
+func (c *projectionCompiler) namedProjection(p *Projection, v value.Value, at diag.Pointer) {
 	if f := v.Get("for_each"); !f.IsMissing() {
 		p.ForEach, _ = c.aggregateTypeRef(f, at.Key("for_each"))
 	}
@@ -235,17 +240,17 @@ func (c *compiler) namedProjection(p *Projection, v value.Value, at diag.Pointer
 	case of.Weight().Values > maxSelected:
 		c.Report(at, selectTooLarge, of.Weight().Values, maxSelected)
 	default:
-		p.Select = tick.CompileSelection(of, at, s, &c.List)
+		p.Select = tick.CompileSelection(of, at, s, c.List)
 	}
 }
 
-func (c *compiler) sourceName(name string, at diag.Pointer) {
+func (c *projectionCompiler) sourceName(name string, at diag.Pointer) {
 	if !jsonpath.IsName(name) || len(name) > MaxNameLength {
 		c.Report(at, badSourceName, name, MaxNameLength).AtKey()
 	}
 }
 
-func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forEach string, s tick.Scope) Source {
+func (c *projectionCompiler) namedSource(name string, v value.Value, at diag.Pointer, forEach string, s tick.Scope) Source {
 	src := Source{Name: name}
 	if v.Kind() == value.String {
 		if v.Str() != projectionKey {
@@ -275,7 +280,7 @@ func (c *compiler) namedSource(name string, v value.Value, at diag.Pointer, forE
 type operandReader func(v value.Value, at diag.Pointer, query bool) *Operand
 
 // from reads where a source comes from, which is under id or query.
-func (c *compiler) from(src *Source, v value.Value, at diag.Pointer, operand operandReader) {
+func (c *projectionCompiler) from(src *Source, v value.Value, at diag.Pointer, operand operandReader) {
 	id, query := v.Get("id"), v.Get("query")
 	switch {
 	case id.IsMissing() && query.IsMissing():
@@ -296,12 +301,12 @@ func (c *compiler) from(src *Source, v value.Value, at diag.Pointer, operand ope
 }
 
 // sourcePath compiles a path that starts at a source. The value of a query is a single one.
-func (c *compiler) sourcePath(v value.Value, at diag.Pointer, query bool, s tick.Scope) *tick.Path {
+func (c *projectionCompiler) sourcePath(v value.Value, at diag.Pointer, query bool, s tick.Scope) *tick.Path {
 	what := "an id"
 	if query {
 		what = "the value of a query"
 	}
-	p := tick.CompilePath(v, at, what, s, &c.List)
+	p := tick.CompilePath(v, at, what, s, c.List)
 	if p == nil {
 		return nil
 	}
@@ -316,7 +321,7 @@ func (c *compiler) sourcePath(v value.Value, at diag.Pointer, query bool, s tick
 	return p
 }
 
-func (c *compiler) included(v value.Value, at diag.Pointer) string {
+func (c *projectionCompiler) included(v value.Value, at diag.Pointer) string {
 	text, ok := c.text(v, at, "an included singleton")
 	if !ok {
 		return ""
@@ -326,7 +331,7 @@ func (c *compiler) included(v value.Value, at diag.Pointer) string {
 		c.Report(at, notGlobal, text)
 		return ""
 	}
-	if c.declared[name] == nil {
+	if c.out.declared[name] == nil {
 		c.undeclaredType(at, name)
 	}
 	return name
@@ -334,7 +339,7 @@ func (c *compiler) included(v value.Value, at diag.Pointer) string {
 
 // The array form.
 
-func (c *compiler) arrayProjection(p *Projection, sources value.Value, at diag.Pointer) {
+func (c *projectionCompiler) arrayProjection(p *Projection, sources value.Value, at diag.Pointer) {
 	c.elems(sources, at, "the sources of a projection", maxSources, func(_ int, v value.Value, at diag.Pointer) {
 		src := Source{}
 		if !c.object(v, at, shape{what: "a source", required: []string{"aggregate"}, optional: []string{"as", "id", "query"}}) {
@@ -361,7 +366,7 @@ func (c *compiler) arrayProjection(p *Projection, sources value.Value, at diag.P
 }
 
 // earlierOrParam reads a path of the array form: it starts at a source before, or is a parameter.
-func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at diag.Pointer, query bool) *Operand {
+func (c *projectionCompiler) earlierOrParam(p *Projection, src *Source, v value.Value, at diag.Pointer, query bool) *Operand {
 	path, err := jsonpath.ParseProjection(v.Str())
 	if err != nil {
 		c.badPath(at, err)
@@ -386,7 +391,10 @@ func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at 
 	name := path.Steps[0].Key
 	switch {
 	case len(path.Steps) > 1 || len(path.Each) > 0 || path.Entries || path.Optional:
-		c.longParam(at, v.Str(), name, earlier)
+		d := c.Report(at, longParam, v.Str(), name, "$."+name)
+		if near := c.Nearest(name, earlier); near != "" {
+			d.Hintf("did you mean %q?", "$."+near)
+		}
 		return nil
 	case c.isReserved(name):
 		c.Report(at, paramOfOurs, name, "$.of_"+name)
@@ -406,7 +414,7 @@ func (c *compiler) earlierOrParam(p *Projection, src *Source, v value.Value, at 
 // Queries.
 
 // query reads "field = value", where the value is a path or a literal: JSON if it can be, else text.
-func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, operand operandReader) *Query {
+func (c *projectionCompiler) query(aggregateType string, v value.Value, at diag.Pointer, operand operandReader) *Query {
 	text, ok := c.text(v, at, "query")
 	if !ok {
 		return nil
@@ -451,7 +459,7 @@ func (c *compiler) query(aggregateType string, v value.Value, at diag.Pointer, o
 // Stages.
 
 // stages finds out what has to be there before each source can be loaded, and refuses sources that wait for each other.
-func (c *compiler) stages(p *Projection, at diag.Pointer) {
+func (c *projectionCompiler) stages(p *Projection, at diag.Pointer) {
 	places := map[string]int{}
 	for i := range p.Sources {
 		if _, twice := places[p.Sources[i].Name]; !twice {
@@ -512,7 +520,7 @@ func staged(sources []Source, of []int) (stages [][]int, rest []int) {
 }
 
 // waiting adds an error for each circle of sources that wait for each other, all of which are faulty then.
-func (c *compiler) waiting(p *Projection, rest []int, at diag.Pointer) {
+func (c *projectionCompiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 	said := map[int]bool{}
 	for _, from := range rest {
 		// Each source of the rest needs another one of the rest, so that the trail ends in a circle.
@@ -542,4 +550,13 @@ func (c *compiler) waiting(p *Projection, rest []int, at diag.Pointer) {
 		}
 		c.Report(at.Key(names[0]).Key(key), sourceCycle, strings.Join(append(names, names[0]), " -> "))
 	}
+}
+
+func (c decoder) notAtSource(at diag.Pointer, path string, sources []string) {
+	d := c.Errorf(at, "%s does not start at a source", diag.Quote(path))
+	if len(sources) > 0 && len(sources) <= maxSources+maxIncluded {
+		d.Hintf("there are $.%s", strings.Join(sources, ", $."))
+		return
+	}
+	d.Hintf(`write a path such as "$.order.customer_id"`)
 }
