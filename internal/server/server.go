@@ -163,7 +163,7 @@ type Options struct {
 // Server is one running process.
 type Server struct {
 	options  Options
-	store    *pebble.Store
+	store    store.Store
 	worker   *worker.Kit
 	registry *control.Registry
 	engine   *engine.Engine
@@ -250,13 +250,14 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return fmt.Errorf("the data folder cannot be made: %w", err)
 	}
 	closeToOthers(o.Dir, o.Logger)
-	s.store, err = pebble.Open(pebble.Options{
+	opened, err := pebble.Open(pebble.Options{
 		Dir: s.storeFolder(), Clock: o.Clock, Logger: o.Logger, MaxClockJump: o.maxClockJump, Sealed: sealedSpaces(), KeyFile: keyFileOf(o.Dir),
 		CacheBytes: int64(cmp.Or(o.StoreCacheMiB, storeCacheMiB(Memory()))) << 20,
 	})
 	if err != nil {
 		return err
 	}
+	s.store = store.Whole(opened)
 	s.takeUp(ctx)
 	if s.registry, err = control.Open(ctx, control.Options{Store: s.store, Clock: o.Clock, Logger: o.Logger, Worker: s.worker, Plans: o.Plans}); err != nil {
 		return err

@@ -49,6 +49,7 @@ import (
 // Storage is what the API asks a store itself.
 type Storage interface {
 	store.Health
+	store.Footprint
 	store.Sides
 	store.Feed
 	store.Aggregates

@@ -25,11 +25,25 @@ func inMemory() func(t *testing.T, env storetest.Env) store.Store {
 		t.Helper()
 		mu.Lock()
 		defer mu.Unlock()
+		if env.Beside != nil {
+			return beside{env.Beside}
+		}
 		if disks[env.Data] == nil {
 			disks[env.Data] = vfs.NewMem()
 		}
 		return open(t, pebble.Options{Dir: "data", FS: disks[env.Data], Clock: env.Clock})
 	}
+}
+
+// beside is a second store on the data of another one. A data folder has one engine, which both share and the first one closes.
+type beside struct{ store.Store }
+
+// Close leaves the engine to the first store.
+func (beside) Close() error { return nil }
+
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	storetest.RunBeside(t, inMemory())
 }
 
 // open opens a store that the caller closes.

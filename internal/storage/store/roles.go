@@ -11,19 +11,28 @@ import (
 // Store is an event store. All methods are safe for concurrent use. Only who opens it holds the whole: others are given the
 // roles that they need, so that what a package cannot do is seen in its types.
 type Store interface {
+	Engine
+
+	// An engine need not play these: see Whole.
+	Piles
+	Urgency
+	Scrubbing
+	Footprint
+	Memory
+}
+
+// Engine is the roles that every engine plays.
+type Engine interface {
 	Events
 	Aggregates
 	Feed
 	Sides
-	Piles
 	Emptying
-	Urgency
 	Moments
 	Tenants
 	Archives
 	Erasure
 	Retagging
-	Scrubbing
 	Health
 
 	// Close waits for running calls and releases the store. It does not wait for iterations: they end with ErrClosed at their
@@ -194,8 +203,8 @@ type Pile interface {
 	Put(space Space, key string, value []byte) error
 
 	// Write makes the items durable, and then commits side writes that say so. Where a fence or a condition does not hold it returns a
-	// *SideConflict, and nothing was written. After other errors, and after a crash, the items may be there without the side writes.
-	// All items have the same Rev. It ends the pile.
+	// *SideConflict, and nothing was written. After other errors, after a crash, and where an engine writes the items in parts and a fence
+	// ceases to hold meanwhile, items may be there without the side writes. It ends the pile.
 	Write(ctx context.Context, side []Side, fences ...Fence) error
 
 	// Discard ends the pile, and nothing is left of it. After Write it does nothing.
@@ -320,10 +329,19 @@ type Health interface {
 
 	// Status tells what is accepted and how much room there is. It costs next to nothing.
 	Status() Status
+}
 
-	// DiskBytes returns what the store occupies. It looks at every file.
+// Footprint is the role of who measures what the store takes.
+type Footprint interface {
+	// DiskBytes returns what the store occupies on disk, 0 where that is not known. It looks at every file.
 	DiskBytes() uint64
 
 	// FilterBytes returns the memory in which the store keeps which tags and streams there are, beside what it has stored of them.
 	FilterBytes() uint64
+}
+
+// Memory is the role of who removes from memory what was erased.
+type Memory interface {
+	// Forget overwrites the memory of the store that holds what is not stored any more.
+	Forget(ctx context.Context) error
 }

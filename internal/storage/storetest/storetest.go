@@ -3,6 +3,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -21,6 +22,8 @@ type Env struct {
 	// Data names a set of data. A name that was never used names an empty one; opening a name again, after the store
 	// was closed, finds what the store held.
 	Data string
+	// Beside, if not nil, is a store that is open on the same data, and stays open: see RunBeside.
+	Beside store.Store
 }
 
 // Run tests the stores that open returns, and RunLong the rest. The suite closes them.
@@ -68,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Plain", testPlain},
 		{"Hurry", testHurry},
 		{"Pile", testPile},
+		{"PileInGeneral", inGeneral(testPile)},
+		{"RolesInGeneral", inGeneral(testRoles)},
 		{"Entries", testEntries},
 		{"Emptying", testEmptying},
 		{"Scan", testScan},
@@ -124,6 +129,47 @@ func RunLong(t *testing.T, open func(t *testing.T, env Env) store.Store) {
 		{"Retag", testRetag},
 		{"TaggedTypes", testTaggedTypes},
 	})
+}
+
+// inGeneral is a test of roles that an engine need not play, with the general ways of doing so.
+func inGeneral(of func(*suite)) func(*suite) {
+	return func(s *suite) {
+		of(&suite{t: s.t, open: func(t *testing.T, env Env) store.Store {
+			t.Helper()
+			return store.Whole(struct{ store.Engine }{s.open(t, env)})
+		}})
+	}
+}
+
+// testRoles plays the roles that need nothing, and ends what an erasure has to end.
+func testRoles(s *suite) {
+	t := s.t
+	f := s.fixture(t)
+	commit(t, f, tenant, store.Append{Events: events(order("a"), "1")})
+	done := f.Hurry()
+	p, err := f.Pile(t.Context(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Put(space, "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Purge(t.Context(), tenant, []j17.Key{order("a")}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(t.Context(), nil); !errors.Is(err, store.ErrEnded) {
+		t.Errorf("a pile after an erasure: %v, want ErrEnded", err)
+	}
+	checked, err := f.CheckTables(t.Context(), "", 1<<30)
+	if err != nil || checked.More || len(checked.Damaged) > 0 {
+		t.Errorf("the files: %+v, %v", checked, err)
+	}
+	if err := f.Forget(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.DiskBytes()
+	f.FilterBytes()
+	done()
 }
 
 // test is one test of the suite.

@@ -1,0 +1,279 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"j17"
+)
+
+// Whole returns an engine as a store with all roles: those that the engine does not play are played in general ways. It is called once, where
+// the engine is opened.
+func Whole(e Engine) Store {
+	if s, is := e.(Store); is {
+		return s
+	}
+	w := &whole{Engine: e, Urgency: nothing{}, Scrubbing: nothing{}, Footprint: nothing{}, Memory: nothing{}}
+	if role, is := e.(Piles); is {
+		w.Piles = role
+	} else {
+		spools := &spools{of: e, open: map[*spool]bool{}}
+		w.Piles, w.Engine = spools, purging{e, spools}
+	}
+	if role, is := e.(Urgency); is {
+		w.Urgency = role
+	}
+	if role, is := e.(Scrubbing); is {
+		w.Scrubbing = role
+	}
+	if role, is := e.(Footprint); is {
+		w.Footprint = role
+	}
+	if role, is := e.(Memory); is {
+		w.Memory = role
+	}
+	return w
+}
+
+// whole is an engine with all roles.
+type whole struct {
+	Engine
+	Piles
+	Urgency
+	Scrubbing
+	Footprint
+	Memory
+}
+
+// nothing plays roles where there is nothing to do.
+type nothing struct{}
+
+// Hurry defers nothing.
+func (nothing) Hurry() (done func()) { return func() {} }
+
+// CheckTables finds no files.
+func (nothing) CheckTables(context.Context, string, int64) (TablesChecked, error) {
+	return TablesChecked{}, nil
+}
+
+// DiskBytes knows of no files.
+func (nothing) DiskBytes() uint64 { return 0 }
+
+// FilterBytes knows of no filters.
+func (nothing) FilterBytes() uint64 { return 0 }
+
+// Forget has no memory to overwrite.
+func (nothing) Forget(context.Context) error { return nil }
+
+// spools plays the role of Piles for an engine that has no quicker way: items are spooled to a file and written in units.
+type spools struct {
+	of   Engine
+	mu   sync.Mutex
+	open map[*spool]bool
+}
+
+// spool is the items of a Pile, one after the other: the lengths of space, key and value as varints, and then these.
+type spool struct {
+	spools *spools
+	tenant j17.Tenant
+	life   uint64
+
+	// mu is held by each call: Purge ends spools that are in use.
+	mu   sync.Mutex
+	file *os.File
+	to   *bufio.Writer
+	// err, if not nil, is why it takes nothing any more.
+	err error
+}
+
+var errPileEnded = errors.New("the pile has ended")
+
+// Pile is part of Piles.
+func (s *spools) Pile(ctx context.Context, t j17.Tenant) (Pile, error) {
+	extent, err := s.of.Extent(ctx, t)
+	if err == nil && extent.Life == 0 {
+		err = fmt.Errorf("tenant %s: %w", t, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp("", "j17-items-")
+	if err != nil {
+		return nil, fmt.Errorf("make a file for items: %w", err)
+	}
+	p := &spool{spools: s, tenant: t, life: extent.Life, file: file, to: bufio.NewWriter(file)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[p] = true
+	return p, nil
+}
+
+// Put is part of Pile.
+func (p *spool) Put(space Space, key string, value []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	if err := ValidItem(space, key); err != nil {
+		return err
+	}
+	var head []byte
+	for _, n := range []int{len(space), len(key), len(value)} {
+		head = binary.AppendUvarint(head, uint64(n))
+	}
+	for _, part := range [][]byte{head, []byte(space), []byte(key), value} {
+		if _, err := p.to.Write(part); err != nil {
+			p.err = fmt.Errorf("spool an item: %w", err)
+		}
+	}
+	return p.err
+}
+
+// Write is part of Pile.
+func (p *spool) Write(ctx context.Context, side []Side, fences ...Fence) error {
+	if err := (&Append{Fences: fences, Side: side}).Validate(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	defer p.end(errPileEnded)
+	extent, err := p.spools.of.Extent(ctx, p.tenant)
+	if err == nil && extent.Life != p.life {
+		err = fmt.Errorf("tenant %s was removed: %w", p.tenant, ErrNotFound)
+	}
+	if err == nil {
+		err = p.writeItems(ctx, append(conditionsOf(side), fences...))
+	}
+	if err != nil {
+		return err
+	}
+	return p.spools.of.Write(ctx, p.tenant, side, fences...)
+}
+
+// conditionsOf returns the conditions of side writes as fences.
+func conditionsOf(side []Side) (fences []Fence) {
+	for i := range side {
+		switch w := &side[i]; w.Cond {
+		case IfAbsent:
+			fences = append(fences, Fence{Space: w.Space, Key: w.Key})
+		case IfRev:
+			fences = append(fences, Fence{Space: w.Space, Key: w.Key, Rev: w.Rev})
+		case IfValue:
+			fences = append(fences, Fence{Space: w.Space, Key: w.Key, ByValue: true, Value: w.Was})
+		case Always:
+		}
+	}
+	return fences
+}
+
+// The items and bytes of a spool that are written at once.
+const (
+	spooledItems = 1000
+	spooledBytes = 4 << 20
+)
+
+// writeItems writes the items, some at a time.
+func (p *spool) writeItems(ctx context.Context, fences []Fence) error {
+	if err := p.to.Flush(); err != nil {
+		return fmt.Errorf("spool items: %w", err)
+	}
+	if _, err := p.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("read spooled items: %w", err)
+	}
+	from := bufio.NewReader(p.file)
+	for more := true; more; {
+		var some []Side
+		for size := 0; more && len(some) < spooledItems && size < spooledBytes; {
+			w, err := readSpooled(from)
+			switch {
+			case errors.Is(err, io.EOF):
+				more = false
+			case err != nil:
+				return fmt.Errorf("read spooled items: %w", err)
+			default:
+				some = append(some, w)
+				size += len(w.Key) + len(w.Value)
+			}
+		}
+		if len(some) == 0 {
+			return nil
+		}
+		if err := p.spools.of.Write(ctx, p.tenant, some, fences...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSpooled returns the next item; io.EOF behind the last one.
+func readSpooled(from *bufio.Reader) (w Side, err error) {
+	var lengths [3]uint64
+	for i := range lengths {
+		if lengths[i], err = binary.ReadUvarint(from); err != nil {
+			return w, err
+		}
+	}
+	var parts [3][]byte
+	for i, n := range lengths {
+		parts[i] = make([]byte, n)
+		if _, err := io.ReadFull(from, parts[i]); err != nil {
+			return w, fmt.Errorf("it is cut short: %v", err) //nolint:errorlint // it is no end
+		}
+	}
+	return Side{Op: Put, Plain: true, Space: Space(parts[0]), Key: string(parts[1]), Value: parts[2]}, nil
+}
+
+// Discard is part of Pile.
+func (p *spool) Discard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.end(errPileEnded)
+}
+
+// end removes the file. It needs mu.
+func (p *spool) end(reason error) {
+	if p.file == nil {
+		return
+	}
+	// Nothing in it is needed any more.
+	_ = p.file.Close()
+	_ = os.Remove(p.file.Name())
+	p.file, p.err = nil, reason
+	p.spools.mu.Lock()
+	delete(p.spools.open, p)
+	p.spools.mu.Unlock()
+}
+
+// purging is an engine whose Purge ends spools.
+type purging struct {
+	Engine
+	spools *spools
+}
+
+// Purge is part of Erasure.
+func (p purging) Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error {
+	p.spools.mu.Lock()
+	var of []*spool
+	for s := range p.spools.open {
+		if s.tenant == t {
+			of = append(of, s)
+		}
+	}
+	p.spools.mu.Unlock()
+	for _, s := range of {
+		s.mu.Lock()
+		s.end(ErrEnded)
+		s.mu.Unlock()
+	}
+	return p.Engine.Purge(ctx, t, keys, spaces, items)
+}
