@@ -2,7 +2,7 @@
 // that a decision looks at are handed in, time is a number, and what comes out is written by somebody else.
 //
 // Admit checks a command (admit.go), Expand adds what its events imply (imply.go) and Handle applies those whose handlers may refuse
-// them (handle.go). Program.Apply is one step of a fold.
+// them (code.go). Program.Apply is one step of a fold.
 //
 // The decisions behind it are in docs/internals/core.md.
 package decider

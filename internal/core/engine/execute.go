@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"j17"
 	"j17/internal/base/work"
@@ -16,9 +15,6 @@ import (
 
 // The store takes in one unit what one command may write.
 const _ = uint(store.MaxUnitEvents - decider.MaxEvents)
-
-// idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
-const idempotencyWindow = 24 * time.Hour
 
 // Execute writes the events of a command. When it returns without an error they are durable. Errors are *j17.Error.
 func (e *Engine) Execute(ctx context.Context, c *Command) (Receipt, error) {

@@ -5,11 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"j17"
 	"j17/internal/core/decider"
 	"j17/internal/storage/store"
 )
+
+// idempotencyWindow is how long the outcome of a command with an idempotency key is kept.
+const idempotencyWindow = 24 * time.Hour
 
 // commandID names an idempotency key in the store.
 func commandID(key string) store.CommandID {

@@ -337,7 +337,7 @@ func (e *ending) decide(ctx context.Context) error {
 	if d.Attempts++; e.o.at.IsZero() {
 		e.o.at = e.s.o.Clock.Now()
 	}
-	pauses := schedule()
+	pauses := pausesBetweenTries()
 	switch {
 	case e.o.delivered:
 		d.Status = Delivered
@@ -416,4 +416,9 @@ func (e *ending) end(ctx context.Context, active bool) error {
 	}
 
 	return e.follow(ctx, active)
+}
+
+// pausesBetweenTries returns how long a delivery waits after each try that failed; with the last pause over it is tried once more.
+func pausesBetweenTries() []time.Duration {
+	return []time.Duration{5 * time.Second, 25 * time.Second, 125 * time.Second}
 }

@@ -4,7 +4,7 @@
 // tried, and what came of it is committed with what follows from it. No process owns a listener: every commit depends on what it
 // was decided with, and a delivery whose process has ended comes up again as a due item.
 //
-// An event takes this way: Service.hand makes deliveries (hand.go), pool.submit begins their tries (pool.go), Service.attempt sends
+// An event takes this way: Service.hand makes deliveries (deliver.go), pool.submit begins their tries (pool.go), Service.attempt sends
 // and settles them (attempt.go), and Service.retry those that come up again.
 //
 // The decisions behind it are in docs/internals/follow.md.
@@ -106,11 +106,6 @@ const (
 	// drainTime is how long tries may go on when the service ends.
 	drainTime = 5 * time.Second
 )
-
-// The schedule of tries after the first one.
-func schedule() []time.Duration {
-	return []time.Duration{5 * time.Second, 25 * time.Second, 125 * time.Second}
-}
 
 // New returns a service and registers its kind of subscriptions.
 func New(ctx context.Context, o Options) *Service {

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"hash/maphash"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -96,16 +95,4 @@ func (n *networks) knows(pair []byte, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now.Unix() < n.until[maphash.Bytes(n.seed, pair)%throttleCells]
-}
-
-// Network returns the network by which a client is known: the address itself, but for IPv6 the first address of its /64
-// network, of which one client has all addresses.
-func Network(addr netip.Addr) netip.Addr {
-	addr = addr.Unmap()
-	if addr.Is6() {
-		if network, err := addr.WithZone("").Prefix(64); err == nil {
-			return network.Addr()
-		}
-	}
-	return addr
 }

@@ -1,6 +1,6 @@
 // Package control keeps what exists on this server: operators, instances, API keys, the deployed specs and the
-// server's own secrets. All of it lives in the store's System tenant as JSON side items; credentials only as hashes,
-// but for the two secrets that the server itself must know.
+// server's own secrets. It is kept as JSON side items: deployed specs in the tenant of their environment, all else in
+// the store's System tenant. Credentials are kept as hashes only, but for the two secrets that the server itself must know.
 //
 // The decisions behind it are in docs/internals/plane.md.
 package control

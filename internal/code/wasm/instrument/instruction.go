@@ -185,27 +185,3 @@ func walkVector(r *reader) {
 		r.failf("instruction 0xfd %d is not supported: build without relaxed SIMD", op)
 	}
 }
-
-// weight is what an instruction costs when it runs, where a simple one costs 1.
-func weight(op byte) uint32 {
-	switch {
-	case op == 0x0b, op == 0x05, op == 0x02, op == 0x01: // end, else, block, nop
-		return 0
-	case op == 0x10: // call
-		return 4
-	case op == 0x11, op == 0x0e: // call_indirect, br_table
-		return 8
-	case op >= 0x28 && op <= 0x3e, op == 0x25, op == 0x26: // memory and tables
-		return 2
-	case op == 0x3f, op == 0x40: // memory.size, memory.grow
-		return 8
-	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // div, rem
-		return 8
-	case op == 0x91, op == 0x95, op == 0x9f, op == 0xa3: // sqrt, div of floats
-		return 6
-	case op == 0xfc, op == 0xfd:
-		return 3
-	default:
-		return 1
-	}
-}

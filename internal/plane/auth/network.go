@@ -1,0 +1,15 @@
+package auth
+
+import "net/netip"
+
+// Network returns the network by which a client is known: the address itself, but for IPv6 the first address of its /64
+// network, of which one client has all addresses.
+func Network(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap()
+	if addr.Is6() {
+		if network, err := addr.WithZone("").Prefix(64); err == nil {
+			return network.Addr()
+		}
+	}
+	return addr
+}
