@@ -505,7 +505,7 @@ func (c *compiler) foldForm(v value.Value, at diag.Pointer, name string, _ bool)
 	}
 	n.slot, _ = c.bound(binding, func() {
 		if name == "$count" {
-			n.where = c.condition(of, at)
+			n.where = predicateCompiler{c}.condition(of, at)
 		} else {
 			n.of = c.operand(of, at, "what $sum adds", value.Number)
 		}

@@ -34,7 +34,7 @@ func (c *compiler) choiceForm(v value.Value, at diag.Pointer, name string, keeps
 	c.shape(v, at, name, []string{name, "then"}, []string{"else"})
 	n := &choiceNode{at: at.Key(name)}
 	if when := v.Get(name); !when.IsMissing() {
-		n.when = c.condition(when, n.at)
+		n.when = predicateCompiler{c}.condition(when, n.at)
 	}
 	n.then = c.value(v.Get("then"), at.Key("then"), keeps)
 	n.other = c.value(v.Get("else"), at.Key("else"), keeps)

@@ -149,37 +149,6 @@ func (c *compiler) required(v value.Value, at diag.Pointer, what, key string) bo
 	return true
 }
 
-// target compiles the place in the state that an operation changes.
-func (c *compiler) target(v value.Value, at diag.Pointer, what string) place {
-	if !c.required(v, at, what, "target") {
-		return place{}
-	}
-	at = at.Key("target")
-	if v.Kind() != value.String {
-		c.errorf(at, "a target is a string, not %s", kindOf(v)).Hintf(`write a state path like "items", or "" for the whole state`)
-		return place{}
-	}
-	p := c.fieldPath(v, at, "a target")
-	if text := v.Str(); c.loops == 0 && (text == createdAt || text == updatedAt) {
-		c.l.Warnf(at, "the engine sets %q itself after every event", text).Hintf("leave this operation out, or choose another name")
-	}
-	return p
-}
-
-// fieldPath compiles a state path that leads to exactly one place.
-func (c *compiler) fieldPath(v value.Value, at diag.Pointer, what string) place {
-	p, err := jsonpath.ParseState(v.Str())
-	switch {
-	case err != nil:
-		c.syntax(at, err)
-	case p.Optional:
-		c.errorf(at, `%s cannot be optional`, what).Hintf(`remove the "?"`)
-	case p.Entries:
-		c.errorf(at, `%s cannot end in ".$entries"`, what).Hintf(`remove ".$entries": it makes a new list`)
-	}
-	return place{text: p.Text, steps: p.Steps}
-}
-
 // value compiles a value. keeps says that it ends up in the state.
 func (c *compiler) value(v value.Value, at diag.Pointer, keeps bool) node {
 	switch v.Kind() {
@@ -282,42 +251,6 @@ func (c *compiler) number(v value.Value, at diag.Pointer, what string) node {
 		}
 	}
 	return n
-}
-
-// key compiles an operand that has to be a member's key.
-func (c *compiler) key(v value.Value, at diag.Pointer, what string) node {
-	if !c.required(v, at, what, "key") {
-		return &literal{}
-	}
-	at = at.Key("key")
-	n := c.value(v, at, false)
-	switch n := n.(type) {
-	case *literal:
-		if n.v.Kind() == value.String || n.v.IsMissing() {
-			return n
-		}
-	default:
-		if can(n, value.String) {
-			return n
-		}
-	}
-	c.errorf(at, "a key is a string or a path to one, not %s", c.yielded(v, n)).Hintf(`write a path like "$.data.user_id"`)
-	return n
-}
-
-// kept compiles a value that ends up in the state.
-func (c *compiler) kept(v value.Value, at diag.Pointer) operand {
-	first := len(c.nodes)
-	n := c.value(v, at, true)
-	deep := false
-	for _, p := range c.nodes[first:] {
-		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
-	}
-	out := operand{node: n, deep: deep}
-	if lit, ok := n.(*literal); ok {
-		out.weight = lit.v.Weight()
-	}
-	return out
 }
 
 // bindingName reads the name that a binding gets; missing ones are the default, wrong ones "".

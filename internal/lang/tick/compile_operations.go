@@ -7,8 +7,11 @@ import (
 	"j17/internal/lang/diag"
 )
 
+// operationCompiler compiles the operations of a handler.
+type operationCompiler struct{ predicateCompiler }
+
 // operations compiles an array of operations, or one that stands alone.
-func (c *compiler) operations(v value.Value, at diag.Pointer, what string) []operation {
+func (c operationCompiler) operations(v value.Value, at diag.Pointer, what string) []operation {
 	c.depth++
 	defer func() { c.depth-- }()
 	switch {
@@ -30,7 +33,7 @@ func (c *compiler) operations(v value.Value, at diag.Pointer, what string) []ope
 }
 
 // operation compiles one operation and appends it to ops. What is wrong with it leaves it out.
-func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []operation {
+func (c operationCompiler) operation(v value.Value, at diag.Pointer, ops []operation) []operation {
 	// What its values are made of is counted apart from what stands around it.
 	outer := c.operators
 	c.operators = 0
@@ -100,12 +103,12 @@ func (c *compiler) operation(v value.Value, at diag.Pointer, ops []operation) []
 }
 
 // named compiles the operation called name. at is the place of the operation, not that of its body.
-func (c *compiler) named(name string, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) named(name string, v value.Value, at diag.Pointer) operation {
 	f, _ := operationNamed(name)
 	return f.compile(c, base{at: at, name: name}, v, at.Key(name))
 }
 
-func (c *compiler) increment(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) increment(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "by", "value")
 	if !ok {
 		return nil
@@ -114,7 +117,7 @@ func (c *compiler) increment(b base, v value.Value, at diag.Pointer) operation {
 }
 
 // simple compiles the operations that have a target and a value.
-func (c *compiler) simple(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) simple(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "value")
 	if !ok {
 		return nil
@@ -130,7 +133,7 @@ func (c *compiler) simple(b base, v value.Value, at diag.Pointer) operation {
 	}
 }
 
-func (c *compiler) keptMember(v value.Value, at diag.Pointer, what string) operand {
+func (c operationCompiler) keptMember(v value.Value, at diag.Pointer, what string) operand {
 	if !c.required(v, at, what, "value") {
 		return operand{node: &literal{}}
 	}
@@ -138,7 +141,7 @@ func (c *compiler) keptMember(v value.Value, at diag.Pointer, what string) opera
 }
 
 // keptObject compiles a value that has to be an object and ends up in the state.
-func (c *compiler) keptObject(v value.Value, at diag.Pointer, what, key string) operand {
+func (c operationCompiler) keptObject(v value.Value, at diag.Pointer, what, key string) operand {
 	if !c.required(v, at, what, key) {
 		return operand{node: &literal{}}
 	}
@@ -156,7 +159,7 @@ func (c *compiler) keptObject(v value.Value, at diag.Pointer, what, key string) 
 }
 
 // amount compiles "by" or its other name, "value".
-func (c *compiler) amount(by, alias value.Value, at diag.Pointer, what string) node {
+func (c operationCompiler) amount(by, alias value.Value, at diag.Pointer, what string) node {
 	key := "by"
 	switch {
 	case !by.IsMissing() && !alias.IsMissing():
@@ -171,7 +174,7 @@ func (c *compiler) amount(by, alias value.Value, at diag.Pointer, what string) n
 	return c.number(by, at.Key(key), "the amount")
 }
 
-func (c *compiler) appendUnique(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) appendUnique(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "value", "uniqueField")
 	if !ok {
 		return nil
@@ -183,17 +186,7 @@ func (c *compiler) appendUnique(b base, v value.Value, at diag.Pointer) operatio
 	return op
 }
 
-// field compiles the name of a field.
-func (c *compiler) field(v value.Value, at diag.Pointer) *place {
-	if v.Str() == "" {
-		c.errorf(at, "a field's name is needed here").Hintf(`write a name like "id"`)
-		return &place{}
-	}
-	p := c.fieldPath(v, at, "a field")
-	return &p
-}
-
-func (c *compiler) remove(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) remove(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "value", "where", "match", "as")
 	if !ok {
 		return nil
@@ -225,7 +218,7 @@ func (c *compiler) remove(b base, v value.Value, at diag.Pointer) operation {
 	return &removeOp{b, c.match(m[3], at.Key("match"), binding), target}
 }
 
-func (c *compiler) filter(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) filter(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "keep", "as")
 	if !ok {
 		return nil
@@ -238,7 +231,7 @@ func (c *compiler) filter(b base, v value.Value, at diag.Pointer) operation {
 	return op
 }
 
-func (c *compiler) mapping(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) mapping(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "as", "apply")
 	if !ok {
 		return nil
@@ -258,7 +251,7 @@ func (c *compiler) mapping(b base, v value.Value, at diag.Pointer) operation {
 	return op
 }
 
-func (c *compiler) updateWhere(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) updateWhere(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "match", "merge", "as")
 	if !ok {
 		return nil
@@ -272,7 +265,7 @@ func (c *compiler) updateWhere(b base, v value.Value, at diag.Pointer) operation
 	return op
 }
 
-func (c *compiler) upsert(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) upsert(b base, v value.Value, at diag.Pointer) operation {
 	m, ok := c.members(v, at, b.name, "target", "match", "value", "as")
 	if !ok {
 		return nil
@@ -286,7 +279,7 @@ func (c *compiler) upsert(b base, v value.Value, at diag.Pointer) operation {
 }
 
 // dynamic compiles the operations on a member whose key is a value.
-func (c *compiler) dynamic(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) dynamic(b base, v value.Value, at diag.Pointer) operation {
 	switch b.name {
 	case "remove_at":
 		m, ok := c.members(v, at, b.name, "target", "key")
@@ -314,7 +307,7 @@ func (c *compiler) dynamic(b base, v value.Value, at diag.Pointer) operation {
 	return &setAtOp{b, key, c.keptMember(m[2], at, b.name), target}
 }
 
-func (c *compiler) conditional(v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) conditional(v value.Value, at diag.Pointer) operation {
 	m, _ := c.members(v, at, "if", "if", "then", "else")
 	op := &ifOp{base: base{at: at, name: "if"}}
 	op.when = c.condition(m[0], at.Key("if"))
@@ -327,7 +320,7 @@ func (c *compiler) conditional(v value.Value, at diag.Pointer) operation {
 	return op
 }
 
-func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
+func (c operationCompiler) let(b base, v value.Value, at diag.Pointer) operation {
 	// One of two spellings.
 	m, ok := c.members(v, at, b.name, "name", "find", "find_target", "find_field", "find_value")
 	if !ok {
@@ -379,6 +372,59 @@ func (c *compiler) let(b base, v value.Value, at diag.Pointer) operation {
 		c.visible = append(c.visible, name)
 	}
 	return op
+}
+
+// target compiles the place in the state that an operation changes.
+func (c operationCompiler) target(v value.Value, at diag.Pointer, what string) place {
+	if !c.required(v, at, what, "target") {
+		return place{}
+	}
+	at = at.Key("target")
+	if v.Kind() != value.String {
+		c.errorf(at, "a target is a string, not %s", kindOf(v)).Hintf(`write a state path like "items", or "" for the whole state`)
+		return place{}
+	}
+	p := c.fieldPath(v, at, "a target")
+	if text := v.Str(); c.loops == 0 && (text == createdAt || text == updatedAt) {
+		c.l.Warnf(at, "the engine sets %q itself after every event", text).Hintf("leave this operation out, or choose another name")
+	}
+	return p
+}
+
+// key compiles an operand that has to be a member's key.
+func (c operationCompiler) key(v value.Value, at diag.Pointer, what string) node {
+	if !c.required(v, at, what, "key") {
+		return &literal{}
+	}
+	at = at.Key("key")
+	n := c.value(v, at, false)
+	switch n := n.(type) {
+	case *literal:
+		if n.v.Kind() == value.String || n.v.IsMissing() {
+			return n
+		}
+	default:
+		if can(n, value.String) {
+			return n
+		}
+	}
+	c.errorf(at, "a key is a string or a path to one, not %s", c.yielded(v, n)).Hintf(`write a path like "$.data.user_id"`)
+	return n
+}
+
+// kept compiles a value that ends up in the state.
+func (c operationCompiler) kept(v value.Value, at diag.Pointer) operand {
+	first := len(c.nodes)
+	n := c.value(v, at, true)
+	deep := false
+	for _, p := range c.nodes[first:] {
+		deep = deep || p.from == fromCurrent || p.from == fromState || p.from == fromSlot
+	}
+	out := operand{node: n, deep: deep}
+	if lit, ok := n.(*literal); ok {
+		out.weight = lit.v.Weight()
+	}
+	return out
 }
 
 // operationMeant returns the operation that an unknown name stands for.

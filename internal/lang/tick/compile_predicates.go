@@ -10,13 +10,16 @@ import (
 	"j17/internal/lang/jsonpath"
 )
 
+// predicateCompiler compiles predicates, and the choice of elements by them.
+type predicateCompiler struct{ *compiler }
+
 // condition compiles a predicate that decides on an operation or an element.
-func (c *compiler) condition(v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) condition(v value.Value, at diag.Pointer) predicate {
 	first := len(c.nodes)
 	return c.root(c.predicate(v, at), first)
 }
 
-func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) predicate(v value.Value, at diag.Pointer) predicate {
 	if v.Kind() != value.Object {
 		c.errorf(at, "a predicate is an object, not %s", kindOf(v)).Hintf("write %s", comparisonMeant(c.l, v.Str()))
 		return nil
@@ -49,11 +52,11 @@ func (c *compiler) predicate(v value.Value, at diag.Pointer) predicate {
 	return f.compile(c, name, operand, at)
 }
 
-func (c *compiler) negation(_ string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) negation(_ string, v value.Value, at diag.Pointer) predicate {
 	return &notNode{c.predicate(v, at)}
 }
 
-func (c *compiler) includes(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) includes(name string, v value.Value, at diag.Pointer) predicate {
 	m, _ := c.members(v, at, name, "array", "value")
 	n := &memberNode{array: c.arrayMember(m[0], at, name, "array")}
 	if c.required(m[1], at, name, "value") {
@@ -63,13 +66,13 @@ func (c *compiler) includes(name string, v value.Value, at diag.Pointer) predica
 }
 
 // counting compiles minItems and maxItems.
-func (c *compiler) counting(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) counting(name string, v value.Value, at diag.Pointer) predicate {
 	key := name[:len("min")]
 	m, _ := c.members(v, at, name, "array", key)
 	return &countNode{array: c.arrayMember(m[0], at, name, "array"), limit: c.limit(m[1], at, name, key), most: key == "max"}
 }
 
-func (c *compiler) subset(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) subset(name string, v value.Value, at diag.Pointer) predicate {
 	m, _ := c.members(v, at, name, "items", "array")
 	return &subsetNode{items: c.arrayMember(m[0], at, name, "items"), array: c.arrayMember(m[1], at, name, "array")}
 }
@@ -83,7 +86,7 @@ func operandText(k value.Kind) string {
 }
 
 // comparison compiles the predicates that take two operands.
-func (c *compiler) comparison(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) comparison(name string, v value.Value, at diag.Pointer) predicate {
 	if v.Len() != 2 {
 		c.errorf(at, "%s takes two operands, and this array has %d", name, v.Len()).Hintf("write %s", example(name))
 		return nil
@@ -107,7 +110,7 @@ func (c *compiler) comparison(name string, v value.Value, at diag.Pointer) predi
 	}
 }
 
-func (c *compiler) predicateList(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) predicateList(name string, v value.Value, at diag.Pointer) predicate {
 	if v.Len() == 0 {
 		c.errorf(at, "%s needs at least one predicate", name).Hintf("write %s", example(name))
 	}
@@ -120,7 +123,7 @@ func (c *compiler) predicateList(name string, v value.Value, at diag.Pointer) pr
 	return n
 }
 
-func (c *compiler) exists(_ string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) exists(_ string, v value.Value, at diag.Pointer) predicate {
 	p, err := jsonpath.ParseAny(v.Str())
 	if err != nil {
 		c.syntax(at, err)
@@ -129,7 +132,7 @@ func (c *compiler) exists(_ string, v value.Value, at diag.Pointer) predicate {
 	return &existsNode{c.path(p, at, false)}
 }
 
-func (c *compiler) arrayMember(v value.Value, at diag.Pointer, what, key string) node {
+func (c predicateCompiler) arrayMember(v value.Value, at diag.Pointer, what, key string) node {
 	if !c.required(v, at, what, key) {
 		return &literal{}
 	}
@@ -137,7 +140,7 @@ func (c *compiler) arrayMember(v value.Value, at diag.Pointer, what, key string)
 }
 
 // limit compiles the number of minItems and maxItems.
-func (c *compiler) limit(v value.Value, at diag.Pointer, what, key string) node {
+func (c predicateCompiler) limit(v value.Value, at diag.Pointer, what, key string) node {
 	if !c.required(v, at, what, key) {
 		return &literal{}
 	}
@@ -148,7 +151,7 @@ func (c *compiler) limit(v value.Value, at diag.Pointer, what, key string) node 
 	return n
 }
 
-func (c *compiler) expired(_ string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) expired(_ string, v value.Value, at diag.Pointer) predicate {
 	m, _ := c.members(v, at, "expired", "timestamp", "maxAgeSeconds", "now")
 	n := &expiredNode{}
 	if c.required(m[0], at, "expired", "timestamp") {
@@ -164,7 +167,7 @@ func (c *compiler) expired(_ string, v value.Value, at diag.Pointer) predicate {
 	return n
 }
 
-func (c *compiler) elements(name string, v value.Value, at diag.Pointer) predicate {
+func (c predicateCompiler) elements(name string, v value.Value, at diag.Pointer) predicate {
 	m, _ := c.members(v, at, name, "in", "match", "as")
 	n := &elementsNode{every: name == "every", in: c.arrayMember(m[0], at, name, "in")}
 	binding := c.bindingName(m[2], at.Key("as"))
@@ -179,7 +182,7 @@ func (c *compiler) elements(name string, v value.Value, at diag.Pointer) predica
 
 // match compiles the choice of elements of an array: fields and their values, or a predicate. It is a predicate if
 // its only key names one and has the kind of JSON that the predicate takes.
-func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match {
+func (c predicateCompiler) match(v value.Value, at diag.Pointer, binding string) *match {
 	m := &match{}
 	switch {
 	case v.Kind() != value.Object:
@@ -202,6 +205,30 @@ func (c *compiler) match(v value.Value, at diag.Pointer, binding string) *match 
 		m.fields = append(m.fields, field{text: p.text, steps: p.steps, want: c.value(f.Value, at.Key(f.Key), false)})
 	}
 	return m
+}
+
+// fieldPath compiles a state path that leads to exactly one place.
+func (c predicateCompiler) fieldPath(v value.Value, at diag.Pointer, what string) place {
+	p, err := jsonpath.ParseState(v.Str())
+	switch {
+	case err != nil:
+		c.syntax(at, err)
+	case p.Optional:
+		c.errorf(at, `%s cannot be optional`, what).Hintf(`remove the "?"`)
+	case p.Entries:
+		c.errorf(at, `%s cannot end in ".$entries"`, what).Hintf(`remove ".$entries": it makes a new list`)
+	}
+	return place{text: p.Text, steps: p.Steps}
+}
+
+// field compiles the name of a field.
+func (c predicateCompiler) field(v value.Value, at diag.Pointer) *place {
+	if v.Str() == "" {
+		c.errorf(at, "a field's name is needed here").Hintf(`write a name like "id"`)
+		return &place{}
+	}
+	p := c.fieldPath(v, at, "a field")
+	return &p
 }
 
 // predicateMeant returns the predicate that an unknown name stands for.

@@ -231,7 +231,7 @@ func (e *Env) bounded(v value.Value, limit int) error {
 func CompilePredicate(v value.Value, at diag.Pointer, s Scope, l *diag.List) *Predicate {
 	c := newCompiler(conditions, s, l)
 	before := l.Errors()
-	root := c.condition(v, at)
+	root := predicateCompiler{c}.condition(v, at)
 	if l.Errors() > before {
 		return nil
 	}

@@ -147,7 +147,7 @@ type operationForm struct {
 	from     string
 	operands []operandForm
 	// compile compiles the body v, which stands at the place at; nil for "if", which has no body.
-	compile func(c *compiler, b base, v value.Value, at diag.Pointer) operation
+	compile func(c operationCompiler, b base, v value.Value, at diag.Pointer) operation
 }
 
 // operationNames lists the operations by their keys.
@@ -166,35 +166,35 @@ func operationNamed(name string) (operationForm, bool) {
 	switch name {
 	// What adds to its target, and makes it where there is none.
 	case "set":
-		f = operationForm{makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
+		f = operationForm{makes: true, effect: Puts, from: "value", operands: []operandForm{val}, compile: operationCompiler.simple}
 	case "merge":
-		f = operationForm{on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{object}, compile: (*compiler).simple}
+		f = operationForm{on: value.Object, makes: true, effect: Merges, from: "value", operands: []operandForm{object}, compile: operationCompiler.simple}
 	case "append":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: (*compiler).simple}
+		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: operationCompiler.simple}
 	case "append_unique":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: (*compiler).appendUnique}
+		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val}, compile: operationCompiler.appendUnique}
 	case "upsert":
-		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val, match}, compile: (*compiler).upsert}
+		f = operationForm{on: value.Array, makes: true, effect: PutsElement, from: "value", operands: []operandForm{val, match}, compile: operationCompiler.upsert}
 	case "increment", "decrement":
-		f = operationForm{on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias}, compile: (*compiler).increment}
+		f = operationForm{on: value.Number, makes: true, effect: Counts, operands: []operandForm{by, alias}, compile: operationCompiler.increment}
 	// What goes through the elements of an array.
 	case "remove":
-		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch, bound: true}, match}, compile: (*compiler).remove}
+		f = operationForm{on: value.Array, operands: []operandForm{val, {key: "where", reading: asMatch, bound: true}, match}, compile: operationCompiler.remove}
 	case "filter":
-		f = operationForm{on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate, bound: true}}, compile: (*compiler).filter}
+		f = operationForm{on: value.Array, operands: []operandForm{{key: "keep", reading: AsPredicate, bound: true}}, compile: operationCompiler.filter}
 	case "map":
-		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations, bound: true}}, compile: (*compiler).mapping}
+		f = operationForm{on: value.Array, effect: ChangesElements, from: "apply", operands: []operandForm{{key: "apply", reading: AsOperations, bound: true}}, compile: operationCompiler.mapping}
 	case "update_where":
-		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", reading: AsObject, bound: true}}, compile: (*compiler).updateWhere}
+		f = operationForm{on: value.Array, effect: MergesElements, from: "merge", operands: []operandForm{match, {key: "merge", reading: AsObject, bound: true}}, compile: operationCompiler.updateWhere}
 	// What reaches a member by a name that is computed.
 	case "set_at":
-		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: (*compiler).dynamic}
+		f = operationForm{on: value.Object, makes: true, effect: PutsMember, from: "value", operands: []operandForm{key, val}, compile: operationCompiler.dynamic}
 	case "merge_at":
-		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, object}, compile: (*compiler).dynamic}
+		f = operationForm{on: value.Object, makes: true, effect: MergesMember, from: "value", operands: []operandForm{key, object}, compile: operationCompiler.dynamic}
 	case "remove_at":
-		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: (*compiler).dynamic}
+		f = operationForm{on: value.Object, operands: []operandForm{key}, compile: operationCompiler.dynamic}
 	case "increment_at", "decrement_at":
-		f = operationForm{on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias}, compile: (*compiler).dynamic}
+		f = operationForm{on: value.Object, makes: true, effect: CountsMember, operands: []operandForm{key, by, alias}, compile: operationCompiler.dynamic}
 	// What only says what others see, or whether they are carried out.
 	case "if":
 		f = operationForm{operands: []operandForm{{key: "if", reading: AsPredicate}}}
@@ -206,7 +206,7 @@ func operationNamed(name string) (operationForm, bool) {
 				{key: "find_target", reading: AsArray},
 				{key: "find_value"},
 			},
-			compile: (*compiler).let,
+			compile: operationCompiler.let,
 		}
 	default:
 		return f, false
@@ -220,7 +220,7 @@ type predicateForm struct {
 	takes    value.Kind
 	operands []operandForm
 	// compile compiles what the predicate called name takes.
-	compile func(c *compiler, name string, v value.Value, at diag.Pointer) predicate
+	compile func(c predicateCompiler, name string, v value.Value, at diag.Pointer) predicate
 }
 
 // predicateNames lists the predicates.
@@ -238,32 +238,32 @@ func predicateNamed(name string) (predicateForm, bool) {
 	switch name {
 	// Two values.
 	case "equals", "eq", "not_equals", "gt", "gte", "lt", "lte":
-		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1}}, (*compiler).comparison}
+		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1}}, predicateCompiler.comparison}
 	case "in", "not_in":
-		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1, reading: AsArray}}, (*compiler).comparison}
+		f = predicateForm{value.Array, []operandForm{{place: 0}, {place: 1, reading: AsArray}}, predicateCompiler.comparison}
 	// Other predicates.
 	case "and", "or":
-		f = predicateForm{value.Array, []operandForm{{place: whole, reading: asPredicates}}, (*compiler).predicateList}
+		f = predicateForm{value.Array, []operandForm{{place: whole, reading: asPredicates}}, predicateCompiler.predicateList}
 	case "not":
-		f = predicateForm{value.Object, []operandForm{{place: whole, reading: AsPredicate}}, (*compiler).negation}
+		f = predicateForm{value.Object, []operandForm{{place: whole, reading: AsPredicate}}, predicateCompiler.negation}
 	// What is there, how much of it, and since when.
 	case "exists":
-		f = predicateForm{value.String, []operandForm{{place: whole, reading: AsPath}}, (*compiler).exists}
+		f = predicateForm{value.String, []operandForm{{place: whole, reading: AsPath}}, predicateCompiler.exists}
 	case "includes":
-		f = predicateForm{value.Object, []operandForm{array, {key: "value"}}, (*compiler).includes}
+		f = predicateForm{value.Object, []operandForm{array, {key: "value"}}, predicateCompiler.includes}
 	case "minItems":
-		f = predicateForm{value.Object, []operandForm{array, {key: "min", reading: AsNumber}}, (*compiler).counting}
+		f = predicateForm{value.Object, []operandForm{array, {key: "min", reading: AsNumber}}, predicateCompiler.counting}
 	case "maxItems":
-		f = predicateForm{value.Object, []operandForm{array, {key: "max", reading: AsNumber}}, (*compiler).counting}
+		f = predicateForm{value.Object, []operandForm{array, {key: "max", reading: AsNumber}}, predicateCompiler.counting}
 	case "expired":
 		f = predicateForm{value.Object, []operandForm{
 			{key: "timestamp", reading: AsNumber}, {key: "maxAgeSeconds", reading: AsNumber}, {key: "now", reading: AsNumber},
-		}, (*compiler).expired}
+		}, predicateCompiler.expired}
 	// All elements of an array.
 	case "every", "some":
-		f = predicateForm{value.Object, []operandForm{{key: "in", reading: AsArray}, {key: "match", reading: AsPredicate}}, (*compiler).elements}
+		f = predicateForm{value.Object, []operandForm{{key: "in", reading: AsArray}, {key: "match", reading: AsPredicate}}, predicateCompiler.elements}
 	case "subset_of":
-		f = predicateForm{value.Object, []operandForm{{key: "items", reading: AsArray}, array}, (*compiler).subset}
+		f = predicateForm{value.Object, []operandForm{{key: "items", reading: AsArray}, array}, predicateCompiler.subset}
 	default:
 		return f, false
 	}

@@ -223,7 +223,7 @@ func planPicks(nodes []*pathNode) picks {
 func CompileHandler(v value.Value, at diag.Pointer, l *diag.List) *Handler {
 	c := compiler{l: l, language: handlers}
 	before := l.Errors()
-	ops := c.operations(v, at, "a handler")
+	ops := operationCompiler{predicateCompiler{&c}}.operations(v, at, "a handler")
 	if c.count > MaxOperations {
 		l.Errorf(at, "the handler has more than %d operations, nested ones included", MaxOperations).
 			Hintf("split the event into several types, or use a WebAssembly handler")
