@@ -46,7 +46,7 @@ type Options struct {
 	MaxDepth, MaxImplied int
 	// SnapshotEvery is the number of events after which a stream gets a new snapshot; 0 means 1000.
 	SnapshotEvery uint64
-	// WriteWait is how long a write waits for its turn among others that look at the same states, before it is refused
+	// WriteWait is how long a write waits for the locks of streams that others write to, before it is refused
 	// with CodeBusy; 0 means DefaultWriteWait.
 	WriteWait time.Duration
 	// ReadWait is how long a read waits for a state that takes long to fold, before it is refused with CodeStateNotReady; 0 means
@@ -101,7 +101,7 @@ const (
 	defaultSnapshotEvery = 1000
 )
 
-// DefaultWriteWait is how long a write waits for its turn where the options do not say.
+// DefaultWriteWait is how long a write waits for locks where the options do not say.
 const DefaultWriteWait = 5 * time.Second
 
 // DefaultReadWait is how long a read waits for a state where the options do not say.

@@ -38,7 +38,7 @@ func (e *Engine) ExecuteInOrder(ctx context.Context, t j17.Tenant, commands []*C
 		r.last.Release()
 		from += n
 		if n == 0 || from < len(commands) && r.stopped {
-			// This one cannot go with others: it was refused, has to wait for its turn, or was overtaken.
+			// This one cannot go with others: it was refused, has to wait for locks, or was overtaken.
 			outcomes[from].Receipt, outcomes[from].Err = e.Execute(ctx, commands[from])
 			from++
 		}
