@@ -237,8 +237,8 @@ func (b *backups) print(all []shownBackup) error {
 func backupVerifyCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	cmd := &cobra.Command{
-		Use: "verify FOLDER", Short: "Check that backups can be restored, and hold what they say",
-		Long: `Check all backups in a folder or a bucket, or one: each part is read and compared with its name, the roots of the logs are computed anew
+		Use: "verify FOLDER", Short: "Check that backups are complete and can be restored",
+		Long: `Check all backups in a folder or a bucket, or one: each part is read and compared with its name, the roots of the logs are recomputed
 and compared with those that the server has signed, and the newest backup of the server and of each environment is restored into a
 temporary folder.
 
@@ -320,12 +320,12 @@ func backupRestoreCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	var data, at, position, environment string
 	cmd := &cobra.Command{
-		Use: "restore FOLDER", Short: "Make a data folder of a backup",
-		Long: `Make a data folder of a backup: of the newest one, or of that of --backup. 'j17 dev' and 'j17 serve' run on it. What is restored has the
+		Use: "restore FOLDER", Short: "Restore a data folder from a backup",
+		Long: `Restore a data folder from a backup: from the newest one, or from that of --backup. 'j17 dev' and 'j17 serve' run on it. What is restored has the
 bytes, positions and proofs that it had, and what was erased after the backup is erased again.
 
-With --at or --position, events end there, and so do names and deployments of specs. Files stay as of the backup. What follows from
-events is made anew. Work that was pending at the moment of the backup (schedules, sagas, deliveries) is left out: it belongs to a later
+With --at or --position, events end there, and so do names and deployments of specs. Files stay as of the backup. Data that is derived from
+events is rebuilt. Work that was pending at the moment of the backup (schedules, sagas, deliveries) is left out: it belongs to a later
 moment.
 
 The backup of an environment becomes a folder with an instance of the old id, with no operators, keys, or other environments. With
@@ -446,7 +446,7 @@ func backupKeygenCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "keygen", Short: "Make a key pair for encrypted backups", Args: noArgs,
 		Long: `Make a key pair for encrypted backups. The file gets the private key (an age identity), which opens backups: keep it away from the
-server, and more than once. The recipient, which is printed, goes into the settings of backups. Who has lost the identity has lost the
+server, and more than once. The recipient, which is printed, goes into the settings of backups. If the identity is lost, so are the
 backups.`,
 		Example: "  j17 backup keygen -o identity.txt",
 	}

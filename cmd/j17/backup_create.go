@@ -17,10 +17,10 @@ func backupCreateCommand(e *env) *cobra.Command {
 	var wholeServer, full, detach, asJSON bool
 	cmd := &cobra.Command{
 		Use: "create", Short: "Have a running server make a backup", Args: noArgs,
-		Long: `Have a running server make a backup of an environment, or with --whole-server of all there is, which platform admins may ask for. It goes
-to where the settings of the server say.
+		Long: `Have a running server make a backup of an environment, or with --whole-server of all its data, which only platform admins may do. It goes
+to the destination in the settings of the server.
 
-The command waits until the backup is made and shows how far it is; --detach does not. Interrupted, the server goes on by itself.`,
+The command waits until the backup is made and shows the progress; --detach does not wait. Interrupted, the server goes on by itself.`,
 		Example: "  j17 backup create --env prod\n  j17 backup create --whole-server --full --detach",
 	}
 	r := blobFlags(cmd)

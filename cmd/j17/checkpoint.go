@@ -57,9 +57,9 @@ func checkpointCreateCommand(e *env) *cobra.Command {
 	var name, key, typ string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "create", Short: "Keep the states that aggregates have now", Args: noArgs,
-		Long: `Keep the states that the aggregates of an environment have at one moment, or those of one type, or that of one aggregate. Its hash is
-the SHA-256 of what 'j17 data export --of aggregates' says of them at that moment.
+		Use: "create", Short: "Create a checkpoint of the present states of aggregates", Args: noArgs,
+		Long: `Create a checkpoint of the states that all aggregates of an environment have at one moment, or those of one type, or one aggregate. Its hash
+is the SHA-256 of what 'j17 data export --of aggregates' prints of them at that moment.
 
 The command waits until the checkpoint is made, and interrupting it cancels that; with --detach the server goes on by itself, and
 'j17 checkpoint show' says how far it is.`,
@@ -173,9 +173,9 @@ func checkpointShowCommand(e *env) *cobra.Command {
 func checkpointRestoreCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "restore ID", Short: "Make the states of a checkpoint a base for replays", Args: exactly("ID"),
-		Long: `Make the states of a checkpoint a base for replays, after they were compared with its hash. What aggregates are never changes by it: it
-only takes less to find out. It is refused (exit code 4) where handlers have changed or events were erased since.
+		Use: "restore ID", Short: "Make the states of a checkpoint the base of replays", Args: exactly("ID"),
+		Long: `Make the states of a checkpoint the base of replays, after they were compared with its hash. States of aggregates do not change by it: they
+only take fewer events to compute. It is refused (exit code 4) where handlers have changed or events were erased since.
 
 Interrupting the command ends it; what is a base by then stays one, and another 'restore' makes the rest one too.`,
 		Example: "  j17 checkpoint restore chk_4k7vx9tz2nqr8w3",
@@ -241,7 +241,7 @@ func rootLine(r *wire.RootCheckpoint) string {
 
 func rootCreateCommand(e *env) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "create", Short: "Note the root of the log of all events", Example: "  j17 checkpoint root create --env prod --json", Args: noArgs}
+	cmd := &cobra.Command{Use: "create", Short: "Record the root of the log of all events", Example: "  j17 checkpoint root create --env prod --json", Args: noArgs}
 	r := blobFlags(cmd)
 	jsonFlag(cmd, &asJSON)
 
@@ -280,9 +280,9 @@ func rootSettingsCommand(e *env) *cobra.Command {
 	var asJSON, enabled bool
 	var events, hours, keep uint64
 	cmd := &cobra.Command{
-		Use: "settings", Short: "Show when roots are noted by themselves, or change it", Args: noArgs,
-		Long: `Show when roots of the log are noted by themselves, or change what flags say: after so many events and after so many hours, if there are
-new events; and how many of these roots are kept.`,
+		Use: "settings", Short: "Show or change when roots are recorded automatically", Args: noArgs,
+		Long: `Show when roots of the log are recorded automatically, or change what the flags say: after so many events and after so many hours, if there
+are new events; and how many of these roots are kept.`,
 		Example: "  j17 checkpoint root settings --enabled --every-events 10000 --every-hours 6 --keep 100",
 	}
 

@@ -385,8 +385,8 @@ func contextDeleteCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Forget a context and its credentials",
-		Long: `Forget a context and its credentials. Nothing changes on the server: 'j17 logout' makes the login void before, 'j17 keys revoke' an
-API key.`,
+		Long: `Forget a context and its credentials. Nothing changes on the server: run 'j17 logout' first to invalidate the login, and 'j17 keys revoke'
+for an API key.`,
 		Example: "  j17 context delete example.com", Args: exactly("NAME"), ValidArgsFunction: func(a0 *cobra.Command, args []string, a2 string) ([]string, cobra.ShellCompDirective) {
 			return completeContexts(e, a0, args, a2)
 		},

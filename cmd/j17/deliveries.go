@@ -54,7 +54,7 @@ func answerOf(status *int, fault *string) string {
 func deliveriesShowCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.DeliveryShown]{
 		use: "show ID", short: "Show a delivery with each of its tries", example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
-		long:   "Show a delivery with each of its tries and the beginning of what was answered. What was sent is there with --json.",
+		long:   "Show a delivery with each of its attempts and the beginning of the answer. --json adds the message that was sent.",
 		method: http.MethodGet, path: "deliveries/{}", show: printDelivery,
 	})
 }
@@ -62,8 +62,8 @@ func deliveriesShowCommand(e *env) *cobra.Command {
 func deliveriesRetryCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.DeliveryShown]{
 		use: "retry ID", short: "Send the message of a delivery again", example: "  j17 listener deliveries retry dlv_4k7vx9tz2nqr8w3",
-		long: `Send the message of a delivery again, under the same id, whatever became of it. One that waits for its next try is tried at once. Exit
-code 4: the listener is paused, disabled or not in the spec any more.`,
+		long: `Send the message of a delivery again, under the same id, whatever its outcome. One that waits for its next attempt is sent at once. Exit
+code 4: the listener is paused, disabled or no longer in the spec.`,
 		method: http.MethodPost, path: "deliveries/{}/retry", show: printDelivery,
 	})
 }

@@ -185,7 +185,7 @@ const globalID = "global"
 // is missing for that.
 func firstRequests(c *spec.Compiled, beside, base, key string) string {
 	if c == nil && beside != "" {
-		return fmt.Sprintf("No spec is deployed, so no event can be written. 'j17 dev %s' runs the one in this folder, and deploys it anew\nwhenever it changes.\n", beside)
+		return fmt.Sprintf("No spec is deployed, so no event can be written. 'j17 dev %s' runs the one in this folder, and deploys it again\nwhenever it changes.\n", beside)
 	}
 	if c == nil {
 		return noTypes("There is no spec yet, so no event can be written.")
@@ -220,7 +220,7 @@ func specBeside() string {
 }
 
 func noTypes(what string) string {
-	return what + " 'j17 spec new orders -o spec.json' writes one to start from;\n'j17 dev spec.json' runs it, and deploys it anew whenever it changes.\n"
+	return what + " 'j17 spec new orders -o spec.json' writes one to start from;\n'j17 dev spec.json' runs it, and deploys it again whenever it changes.\n"
 }
 
 // curls returns commands that write an event and read the state of its aggregate.

@@ -35,12 +35,12 @@ func eventsPostCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "post KEY EVENT_TYPE [DATA|@FILE|-]",
 		Short: "Write one event",
-		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID; TYPE/_new is one whose id the server chooses and tells. The
+		Long: `Write one event. KEY names the aggregate as TYPE/ID or TYPE:ID; TYPE/_new is a new one, whose id the server chooses and returns. The
 data is JSON: in the command line, in a file after @, or on standard input for -; without it, it is {}.
 
 A lost connection does no harm: the write is repeated with the same idempotency key, and is stored once.
 
-With --dry-run the server tells what the write would do, and nothing is stored: the event with all that it implies, the states
+With --dry-run the server reports what the write would do, and nothing is stored: the event with all that it implies, the states
 afterwards, or why it would be refused. The exit code is that of the write.`,
 		Example: `  j17 events post counter/global was_raised '{"by": 0.1}' --actor user:global
   j17 events post order/7c0f6a38-91b2-4d6e-8f57-2b4e1a9c3d05 was_placed @order.json --actor clerk:global --previous-length 0`,

@@ -22,8 +22,8 @@ func eventsTailCommand(e *env) *cobra.Command {
 past; --after 0 begins with the first one. When the connection breaks off, or the server restarts, it connects again and goes on
 after the last event: nothing is left out and nothing comes twice.
 
-With --no-follow it prints what is there, from the first event or from --after on, and ends. On standard error it says up to which
-position was looked, which is the "after" of a condition ('j17 events post --conditions') that nothing of the kind has happened since.
+With --no-follow it prints the events that exist, from the first one or from --after on, and ends. On standard error it prints the
+position up to which it has read, which is the "after" of a condition ('j17 events post --conditions') that no such event was written since.
 
 All filters that are given must hold.`,
 		Example: `  j17 events tail

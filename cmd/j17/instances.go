@@ -101,7 +101,7 @@ func amount(a wire.Amount) string {
 func instancesShowCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "show [NAME|ID]", Short: "Show an instance, its plan and what it has used", Example: "  j17 instances show shop",
+		Use: "show [NAME|ID]", Short: "Show an instance, its plan and its usage", Example: "  j17 instances show shop",
 		Args: atMost("NAME|ID"),
 	}
 

@@ -268,7 +268,7 @@ func keysScheduleRevocationCommand(e *env) *cobra.Command {
 	var at string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "schedule-revocation KEY_ID --at TIME", Short: "Let an API key work until a time", Args: exactly("KEY_ID"),
+		Use: "schedule-revocation KEY_ID --at TIME", Short: "Schedule the revocation of an API key", Args: exactly("KEY_ID"),
 		Example: "  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 2026-12-01T00:00:00Z\n  j17 keys schedule-revocation key_4k7vx9tz2nqr8w3 --at 48h",
 	}
 

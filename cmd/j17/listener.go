@@ -51,7 +51,7 @@ func listenerResumeCommand(e *env) *cobra.Command {
 func listenerRotateCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ListenerChanged]{
 		use: "rotate-secret NAME", short: "Give a listener a new secret, and print it", example: "  j17 listener rotate-secret accounting --env prod",
-		long:   "Give a listener a new secret, and print it. For a day messages are signed with the one before as well.",
+		long:   "Give a listener a new secret, and print it. For a day messages are signed with the previous one as well.",
 		method: http.MethodPost, path: "listeners/{}/rotate_secret", show: onOneLine(func(m wire.ListenerChanged) string { return m.Listener.Secret }),
 	})
 }
@@ -62,8 +62,8 @@ func listenerReplayCommand(e *env) *cobra.Command {
 	var ask wire.ListenerReplay
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "replay NAME", Short: "Tell a listener events again", Args: exactly("NAME"),
-		Long:    "Tell a listener events again, in their order, as new deliveries. With --dry-run it is only told how many there are.",
+		Use: "replay NAME", Short: "Replay events to a listener", Args: exactly("NAME"),
+		Long:    "Replay events to a listener, in their order, as new deliveries. With --dry-run the command only counts them.",
 		Example: "  j17 listener replay accounting --after 0 --dry-run\n  j17 listener replay accounting --after 1706789012345-0 --only failed",
 	}
 	r := blobFlags(cmd)
@@ -100,8 +100,8 @@ func listenerReplayCommand(e *env) *cobra.Command {
 func listenerTriggerCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "trigger NAME", Short: "Send a listener a made-up event",
-		Long: `Send a listener a made-up event of the first of its patterns, signed like any other, and show what it answers. Nothing is stored,
+		Use: "trigger NAME", Short: "Send a test event to a listener",
+		Long: `Send a listener a test event of the first of its patterns, signed like any other, and show what it answers. Nothing is stored,
 and it is sent once.`,
 		Example: "  j17 listener trigger accounting --env staging", Args: exactly("NAME"),
 	}

@@ -316,9 +316,9 @@ func (c *config) names() []string {
 func logoutCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout",
-		Short: "Make the login of a context void and forget it",
-		Long: `Make the token of a context void on the server, and forget it. API keys of the context stay; 'j17 context delete' forgets the
-whole of it.`,
+		Short: "Invalidate the login of a context and forget it",
+		Long: `Invalidate the token of a context on the server, and forget it. API keys of the context stay; 'j17 context delete' forgets the
+whole context.`,
 		Example: "  j17 logout\n  j17 logout --context example.com",
 		Args:    noArgs,
 	}

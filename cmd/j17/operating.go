@@ -265,7 +265,7 @@ func (o *operating) explained(ctx context.Context, err error) error {
 		if o.connection.context.value != "" {
 			again = "j17 login --context " + o.connection.context.value
 		}
-		return unauthorized("The server does not accept your login any more: it has expired or was revoked. Log in again: %s", again)
+		return unauthorized("The server no longer accepts your login: it has expired or was revoked. Log in again: %s", again)
 	}
 	return interrupted(ctx, explained(o.env, inCommands(o.env, err)))
 }

@@ -222,7 +222,7 @@ func operatorsRoleCommand(e *env) *cobra.Command {
 func operatorsGrantCommand(e *env, give bool) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "grant EMAIL|ID INSTANCE", Short: "Let an operator work with an instance", Args: exactly("EMAIL|ID", "INSTANCE"),
+		Use: "grant EMAIL|ID INSTANCE", Short: "Grant an operator access to an instance", Args: exactly("EMAIL|ID", "INSTANCE"),
 		Example: "  j17 operators grant ada@example.com shop",
 	}
 	method := http.MethodPut
@@ -266,7 +266,7 @@ func operatorsDeleteCommand(e *env) *cobra.Command {
 		Example: "  j17 operators delete ada@example.com",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return operatorChangeCommand(e, cmd, &asJSON, "is no operator any more", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
+	return operatorChangeCommand(e, cmd, &asJSON, "is no longer an operator", func(_ *operating, op wire.Operator, _ []string) (string, []string, any, error) {
 		return http.MethodDelete, nil, nil, e.confirm(cmd.Context(), yes, "Remove the operator "+plain(op.Email)+"?")
 	})
 }

@@ -137,11 +137,11 @@ func placesVerifyCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Compare the places of aggregates with the events", Args: exactly(),
 		Long: `Compare the places of all aggregates of an environment with their events, and all entries by which they are found with the places. Servers do the
-same by themselves every few hours. A terminal shows how far it is.
+same by themselves every few hours. A terminal shows the progress.
 
 It needs an operator who may operate the instance (see j17 login).
 
-Exit code 7: they differ; the first difference is named. All places of the environment are read no more then, and are made anew in the background.
+Exit code 7: they differ; the first difference is named. All places of the environment are then no longer read, and are rebuilt in the background.
 Exit code 6: the spec has no places.`,
 		Example: "  j17 places verify --env staging",
 	}
@@ -177,10 +177,10 @@ Exit code 6: the spec has no places.`,
 			return err
 		}
 		d := found.Difference
-		differs := j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say. The first difference is that of %s: %s. They are not read any more, and are being made anew.",
+		differs := j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say. The first difference is that of %s: %s. They are no longer read, and are being rebuilt.",
 			plain(d.Type), plain(d.ID), plain(d.What))
 		if d.ID == "" {
-			differs = j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say: %s. They are not read any more, and are being made anew.", plain(d.Type), plain(d.What))
+			differs = j17.Errorf(j17.CodeCorruption, "The places of %s are not what the events say: %s. They are no longer read, and are being rebuilt.", plain(d.Type), plain(d.What))
 		}
 		if asJSON {
 			return silent{differs}

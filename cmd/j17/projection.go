@@ -79,7 +79,7 @@ func projectionShowCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Print the definition of a projection", Args: exactly("NAME"),
-		Long:    "Print the definition of a projection. --json adds where it is declared and how far its index is.",
+		Long:    "Print the definition of a projection. --json adds where it is declared and the progress of its index.",
 		Example: "  j17 projection show order_with_details --env staging > order_with_details.json",
 	}
 	r := blobFlags(cmd)
@@ -313,7 +313,7 @@ func projectionDeployCommand(e *env) *cobra.Command {
 specs are deployed later. What the spec declares is changed with the spec.
 
 An index is built in the background if that takes long, and the command waits for it; --detach does not. With --prepare the definition
-counts only when its index is built: until then the one before it answers.
+takes effect only when its index is built: until then the previous one serves.
 
 Exit code 0: deployed, 3: the definition is not valid, 4: the spec declares a projection of that name.`,
 		Example: "  j17 projection deploy order_summary.json --env staging",
@@ -375,9 +375,9 @@ func projectionDryRunCommand(e *env) *cobra.Command {
 	var aggregates int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "dry-run FILE", Short: "Try the definition of a projection on what is stored", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
-		Long: `Try the definition of a projection on what is stored, and change nothing: which rows would differ from those of the projection that is
-deployed under its name, which could not be made, and what its index would cost.
+		Use: "dry-run FILE", Short: "Test the definition of a projection on the stored events", Args: exactly("FILE"), ValidArgsFunction: jsonFiles,
+		Long: `Test the definition of a projection on the stored events, and change nothing: which rows would differ from those of the projection that is
+deployed under its name, which could not be computed, and what its index would cost.
 
 Exit code 0: it could be deployed, 3: the definition is not valid.`,
 		Example: "  j17 projection dry-run order_summary.json --env staging",

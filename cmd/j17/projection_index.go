@@ -18,8 +18,8 @@ func projectionRebuildCommand(e *env) *cobra.Command {
 	var w waiting
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "rebuild NAME", Short: "Build the indexes of a projection anew", Args: exactly("NAME"),
-		Long: `Build the indexes of a projection anew, from the events. The present ones serve until the new ones have caught up. The command waits for that;
+		Use: "rebuild NAME", Short: "Rebuild the indexes of a projection", Args: exactly("NAME"),
+		Long: `Rebuild the indexes of a projection from the events. The present ones serve until the new ones have caught up. The command waits for that;
 --detach does not.`,
 		Example: "  j17 projection rebuild open_tickets --env staging",
 	}
@@ -49,12 +49,12 @@ func projectionRebuildCommand(e *env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := "Built the indexes of %s anew.\n"
+		text := "Rebuilt the indexes of %s.\n"
 		switch {
 		case p.Build == nil:
 			text = "The projection %s needs no index.\n"
 		case p.Build.Status == "running":
-			text = "The indexes of %s are being built anew; 'j17 projection list' shows how far they are.\n"
+			text = "The indexes of %s are being rebuilt; 'j17 projection list' shows the progress.\n"
 		}
 		_, err = fmt.Fprintf(e.out, text, plain(p.Name))
 		return err
@@ -65,8 +65,8 @@ func projectionRebuildCommand(e *env) *cobra.Command {
 func projectionCancelCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "cancel NAME", Short: "Give up what is being built for a projection", Args: exactly("NAME"),
-		Long:    "Give up a definition that is being prepared, or the rebuild of a projection's indexes. What is there goes on to serve.",
+		Use: "cancel NAME", Short: "Cancel the index build of a projection", Args: exactly("NAME"),
+		Long:    "Cancel the preparation of a definition, or the rebuild of a projection's indexes. The present indexes go on serving.",
 		Example: "  j17 projection cancel open_tickets --env staging",
 	}
 	r := blobFlags(cmd)
@@ -96,10 +96,10 @@ func projectionVerifyCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "verify NAME", Short: "Compare the indexes of a projection with the events", Args: exactly("NAME"),
-		Long: `Make all rows of a projection anew from the events, and compare them with its indexes, both ways. Servers do the same by themselves every
-few hours. A terminal shows how far it is; so does 'verification' in 'j17 projection show --json' until it is over.
+		Long: `Recompute all rows of a projection from the events, and compare them with its indexes, both ways. Servers do the same by themselves every
+few hours. A terminal shows the progress; so does 'verification' in 'j17 projection show --json' until it is over.
 
-Exit code 7: they differ; the first difference is named. The index is read no more then, and is built anew in the background: 'j17 projection show'
+Exit code 7: they differ; the first difference is named. The index is then no longer read, and is rebuilt in the background: 'j17 projection show'
 has the progress. Reads by id go on.`,
 		Example: "  j17 projection verify open_tickets --env staging",
 	}
@@ -131,7 +131,7 @@ has the progress. Reads by id go on.`,
 		if err != nil || found.Verified {
 			return err
 		}
-		differs := j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say. The first difference is in row %s: %s. It is not read any more, and is being built anew.",
+		differs := j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say. The first difference is in row %s: %s. It is no longer read, and is being rebuilt.",
 			plain(found.Name), plain(found.Difference.Row), plain(found.Difference.What))
 		if found.Difference.Row == "" {
 			differs = j17.Errorf(j17.CodeCorruption, "The index of %s is not what the events say: %s.", plain(found.Name), plain(found.Difference.What))
@@ -145,7 +145,7 @@ has the progress. Reads by id go on.`,
 }
 
 // compare has something compared with the events, a projection's index or all places, and returns the answer. The path is that of what is
-// compared. A terminal shows how far it is.
+// compared. A terminal shows the progress.
 func (o *operating) compare(ctx context.Context, path []string) (answer json.RawMessage, err error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()

@@ -20,9 +20,9 @@ func scrubCommand(e *env) *cobra.Command {
 func scrubStatusCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show how far the search for damage is, and what it has found", Args: noArgs,
-		Long: `Show how far the server is with looking for damage in what it stores, and what it has found. The exit code is 7 where something is
-damaged, and otherwise 1 where a worker of a headnode has not told.`,
+		Use: "status", Short: "Show the progress and the findings of the search for damage", Args: noArgs,
+		Long: `Show the progress and the findings of the server's search for damage in its stored data. The exit code is 7 where something is
+damaged, and otherwise 1 where a worker of a headnode did not report.`,
 		Example: "  j17 scrub status --json",
 	}
 	r := serverFlags(cmd)
@@ -44,8 +44,8 @@ damaged, and otherwise 1 where a worker of a headnode has not told.`,
 func scrubStartCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "start", Short: "Look for damage now", Example: "  j17 scrub start", Args: noArgs,
-		Long: "Have the server begin to look for damage now, if it does not already. It takes its time: see 'j17 scrub status'.",
+		Use: "start", Short: "Start a search for damage", Example: "  j17 scrub start", Args: noArgs,
+		Long: "Start a search for damage on the server, unless one is running. It takes a while: 'j17 scrub status' shows the progress.",
 	}
 	r := serverFlags(cmd)
 	jsonFlag(cmd, &asJSON)

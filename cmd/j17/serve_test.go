@@ -130,7 +130,7 @@ func TestHangupsDoNotEndServers(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		for read := false; !read; read = strings.Contains(lines.Text(), "certificate read anew") {
+		for read := false; !read; read = strings.Contains(lines.Text(), "certificate reloaded") {
 			if !lines.Scan() {
 				t.Fatalf("signal %d: the server has ended: %v", i+1, lines.Err())
 			}

@@ -39,7 +39,7 @@ func specNewCommand(e *env) *cobra.Command {
 		Use:   "new [TEMPLATE]",
 		Short: "Start a spec from a template",
 		Long: `Print a spec to start from, or write it to a file that does not exist yet. Without a TEMPLATE it is the minimal one; --list
-shows all there are.`,
+shows the templates.`,
 		Example: "  j17 spec new orders -o spec.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -15,8 +15,8 @@ func specTagsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tags", Short: "List the tags that the deployed spec declares, and how far older events have them", Args: noArgs,
 		Long: `List the tags that event types of the deployed spec declare, with the aggregate types whose events have them. One that a deployment has
-added or changed is "building" until all older events have it, with how many events of how many were looked at; whoever asks for it meanwhile
-is told index_not_ready. The tags actor and target, which are always there, are not listed.`,
+added or changed is "building" until all older events have it, with the progress in events; requests for it are answered with index_not_ready
+until then. The tags actor and target, which are always there, are not listed.`,
 		Example: "  j17 spec tags --env staging",
 	}
 	r := blobFlags(cmd)

@@ -18,7 +18,7 @@ func specTypesCommand(e *env) *cobra.Command {
 		Use:   "types FILE --lang ts|go",
 		Short: "Print TypeScript or Go types of events and states",
 		Long: `Print the types of a spec's events, states and results of projections in TypeScript or Go. The types of events come from their
-schemas; those of states are derived from what the handlers write, so all their members are optional, and what cannot be told is
+schemas; those of states are derived from what the handlers write, so all their members are optional, and a type that cannot be derived is
 unknown (TypeScript) or any (Go). Numbers in Go are json.Number, which keeps them exact, and int64 where the schema says integer.`,
 		Example:           "  j17 spec types spec.json --lang ts > types.ts",
 		Args:              exactly("FILE"),

@@ -44,7 +44,7 @@ func testCommand(e *env) *cobra.Command {
 		Use:   "test [FOLDER|FILE...]",
 		Short: "Run scenarios: given some events, when one is written, then this is the state",
 		Long: `Run the scenarios in files and in folders (*.json, by default in the folder scenarios), each with identifiers of its own, and
-show what is not as they say. 'j17 docs testing' tells how to write them.
+show where the results differ from them. 'j17 docs testing' says how to write them.
 
 They run against an environment of a server, by default test, where the events that they write stay. With --spec they run
 without a server: each scenario for itself, on a spec file, in a folder that is removed afterwards.

@@ -30,9 +30,9 @@ func tombstoneCreateCommand(e *env) *cobra.Command {
 	var days int
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
-		Use: "create KEY", Short: "Ask for the erasure of an aggregate", Args: exactly("KEY"),
-		Long: `Ask for the erasure of an aggregate, TYPE/ID, and of what goes along with it by the rules of the spec (onTombstone). Nothing is erased yet:
-for three days at the least it can be cancelled, and then 'j17 tombstone execute' carries it out. With --dry-run it is only told what
+		Use: "create KEY", Short: "Request the erasure of an aggregate", Args: exactly("KEY"),
+		Long: `Request the erasure of an aggregate, TYPE/ID, and of what is erased with it by the rules of the spec (onTombstone). Nothing is erased yet:
+for at least three days it can be cancelled, and then 'j17 tombstone execute' carries it out. With --dry-run the command only shows what
 would be erased.
 
 Exit code 4: there is a tombstone of the aggregate already, 6: the aggregate has no events.`,
@@ -207,7 +207,7 @@ func tombstoneGetCommand(e *env) *cobra.Command {
 func tombstoneCancelCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.TombstoneShown]{
 		use: "cancel ID", short: "Cancel a tombstone that is pending", example: "  j17 tombstone cancel tmb_4k7vx9tz2nqr8w3",
-		long:   "Cancel a tombstone that is pending. What was begun to be erased cannot be cancelled (exit code 4).",
+		long:   "Cancel a tombstone that is pending. An erasure that has begun cannot be cancelled (exit code 4).",
 		method: http.MethodDelete, path: "tombstones/{}", show: printTombstone,
 	})
 }
@@ -215,10 +215,10 @@ func tombstoneCancelCommand(e *env) *cobra.Command {
 func tombstoneExecuteCommand(e *env) *cobra.Command {
 	var force, yes, detach, asJSON bool
 	cmd := &cobra.Command{
-		Use: "execute ID", Short: "Erase what a tombstone asks for, for good",
-		Long: `Erase what a tombstone asks for. It cannot be taken back. Before its time that needs --force, which the server logs.
+		Use: "execute ID", Short: "Carry out the erasure of a tombstone, permanently",
+		Long: `Carry out the erasure of a tombstone. It cannot be undone. Before it is due it needs --force, which the server logs.
 
-The command waits until nothing of it is on disk any more and shows how far it is; --detach does not. Interrupted, or ended with the
+The command waits until none of the data is left on disk and shows the progress; --detach does not wait. Interrupted, or ended with the
 server, the erasure goes on by itself; the same command watches it again.`,
 		Example: "  j17 tombstone execute tmb_4k7vx9tz2nqr8w3",
 	}
@@ -291,7 +291,7 @@ func (o *operating) awaitTombstone(ctx context.Context, path []string, raw json.
 func tombstoneStreamsCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "streams ID", Short: "List all streams that an erasure has reached", Example: "  j17 tombstone streams tmb_4k7vx9tz2nqr8w3 --json",
+		Use: "streams ID", Short: "List all streams that an erasure covers", Example: "  j17 tombstone streams tmb_4k7vx9tz2nqr8w3 --json",
 	}
 	jsonFlag(cmd, &asJSON)
 	return tombstoneCommand(e, cmd, func(cmd *cobra.Command, o *operating, path []string) error {

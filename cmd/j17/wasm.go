@@ -359,7 +359,7 @@ func inspectionText(in wasm.Inspection) string {
 		b.WriteString("  none\n")
 	}
 	if !in.Pooled {
-		b.WriteString("It changes tables or drops segments, so it is started anew for each call.\n")
+		b.WriteString("It changes tables or drops segments, so it is started again for each call.\n")
 	}
 
 	for _, p := range in.Problems {

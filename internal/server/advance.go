@@ -42,7 +42,7 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 		now := s.clock.Now()
 		if errors.Is(err, worker.ErrUnsettled) {
 			return time.Time{}, j17.Errorf(j17.CodeWorkLimit, "The clock has stopped at %s: what is done then makes more to do at the same moment, and there is still more after %d rounds. "+
-				"Look for a saga that starts itself anew. If all of it is meant, move the clock once more to go on.", now.UTC().Format(time.RFC3339), worker.MaxRounds)
+				"Look for a saga that starts itself again. If all of it is meant, move the clock once more to go on.", now.UTC().Format(time.RFC3339), worker.MaxRounds)
 		}
 		if err != nil {
 			return time.Time{}, err

@@ -300,7 +300,7 @@ func (c *checks) proxies(o *ServeOptions) {
 			p = netip.PrefixFrom(addr, addr.BitLen())
 		}
 		if p.Bits() == 0 {
-			c.add("trusted-proxy: %s is every address there is; whoever connects could say that requests come from someone else", text)
+			c.add("trusted-proxy: %s is every address there is; any client could claim that its requests come from someone else", text)
 		}
 		o.TrustedProxies = append(o.TrustedProxies, p.Masked())
 	}

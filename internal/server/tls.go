@@ -93,10 +93,10 @@ func (c *certificates) load(always bool) (changed bool, err error) {
 func (c *certificates) reload(ctx context.Context, always bool) error {
 	changed, err := c.load(always)
 	if err != nil {
-		return fmt.Errorf("the certificate could not be read anew; the one before stays in use: %w", err)
+		return fmt.Errorf("the certificate could not be reloaded; the previous one stays in use: %w", err)
 	}
 	if changed {
-		c.logger.LogAttrs(ctx, slog.LevelInfo, "certificate read anew", slog.String("file", c.files.CertFile))
+		c.logger.LogAttrs(ctx, slog.LevelInfo, "certificate reloaded", slog.String("file", c.files.CertFile))
 	}
 	return nil
 }

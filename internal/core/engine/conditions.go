@@ -81,7 +81,7 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 	for i := range x.a.Conditions {
 		c := &x.a.Conditions[i]
 		if c.After.Compare(extent.Last) > 0 {
-			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: what comes then cannot be known to whoever decided this. Use the position that the feed gave", extent.Last).
+			return j17.Errorf(j17.CodeInvalidField, "'after' is behind the end of the feed, which is at %s: a decision cannot know of events that come later. Use the position that the feed gave", extent.Last).
 				At(fmt.Sprintf("conditions[%d].after", i))
 		}
 	}
@@ -157,7 +157,7 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 	if len(matched) == maxMatched || x.b.Err() != nil {
 		at = reached // there may be more behind it
 	}
-	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide anew.", matched[0]).
+	out := j17.Errorf(j17.CodeConditionFailed, "A condition does not hold: events have happened that it says must not be there, the first at %s. Nothing was written. Read them and decide again.", matched[0]).
 		At(fmt.Sprintf("conditions[%d]", number))
 	out.Details = conditionDetails{Condition: number, Matched: matched, Position: at.String()}
 	return out

@@ -83,7 +83,7 @@ func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 // replay answers a command that was carried out before.
 func (x *execution) replay(ctx context.Context, first *store.Result) (Receipt, error) {
 	if len(first.IDs) == 0 {
-		return Receipt{}, j17.Errorf(j17.CodeIdempotencyErased, "A request with this idempotency key was carried out before, and what it wrote was erased since. Nothing was written. Use a new key for what is to be written anew.")
+		return Receipt{}, j17.Errorf(j17.CodeIdempotencyErased, "A request with this idempotency key was carried out before, and what it wrote was erased since. Nothing was written. Use a new key to write it again.")
 	}
 
 	// It is the same request.

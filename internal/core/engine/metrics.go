@@ -15,7 +15,7 @@ func metrics(e *Engine) []part.Metric {
 		part.Counter("j17_conflicts_total", "Commands refused with a conflict.",
 			func() uint64 { return e.Stats().Conflicts }),
 		part.Counter("j17_turns_total", "Writes that waited for their turn.", func() uint64 { return e.Stats().Waited }),
-		part.Counter("j17_replanned_total", "Writes that others had overtaken and that were decided anew.",
+		part.Counter("j17_replanned_total", "Writes that conflicted with concurrent writes and were decided again.",
 			func() uint64 { return e.Stats().Replanned }),
 		part.Counter("j17_busy_total", "Writes refused because their turn had not come in time.",
 			func() uint64 { return e.Stats().Busy }),

@@ -101,7 +101,7 @@ func (p *plan) refusal(r *store.Result) error {
 		}
 	}
 	if c := p.refusedSide(r); c != nil {
-		return j17.Errorf(j17.CodeConflict, "The item %s of %s has changed since it was read. Nothing was written. Read it again and decide anew.", c.Key, c.Space).Because(c)
+		return j17.Errorf(j17.CodeConflict, "The item %s of %s has changed since it was read. Nothing was written. Read it again and decide again.", c.Key, c.Space).Because(c)
 	}
 	return p.refusedFull(r)
 }

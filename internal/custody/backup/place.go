@@ -72,7 +72,7 @@ func (ps *places) open(p place, set *Settings) (*repository.Repository, error) {
 		return nil, err
 	}
 	if at.SecretKey == "" {
-		return nil, errors.New("the secret key of S3 was sealed on another server, or its key file is gone. Set s3 anew in the backup settings, with its secret_key")
+		return nil, errors.New("the secret key of S3 was sealed on another server, or its key file is gone. Set s3 again in the backup settings, with its secret_key")
 	}
 	o := at.options()
 	dialer := outbound.Dialer(ps.private)

@@ -64,7 +64,7 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) error {
 		return engine.StorageError(err)
 	}
 	if n >= maxNamed {
-		return j17.Errorf(j17.CodeConflict, "There are %d checkpoints in this environment, and there may be no more. Delete those that are not needed.", n)
+		return j17.Errorf(j17.CodeConflict, "There are %d checkpoints in this environment, which is the most it may have. Delete those that are not needed.", n)
 	}
 	return nil
 }

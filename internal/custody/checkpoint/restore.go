@@ -164,7 +164,7 @@ func (r *restoring) damaged(err error) error {
 }
 
 func outdated(why string) error {
-	return j17.Errorf(j17.CodeCheckpointOutdated, "The checkpoint is not what its aggregates are made of any more: %s Make a new one.", why)
+	return j17.Errorf(j17.CodeCheckpointOutdated, "The checkpoint no longer matches its aggregates: %s Make a new one.", why)
 }
 
 // Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.

@@ -214,7 +214,7 @@ func (r *row) replace() store.Side {
 
 // not is the error of what the status of a tombstone does not allow.
 func (s *Service) not(r *row, verb string) error {
-	err := j17.Errorf(j17.CodeConflict, "The tombstone %s is %s; it cannot be %s any more.", r.id, r.Status, verb)
+	err := j17.Errorf(j17.CodeConflict, "The tombstone %s is %s; it can no longer be %s.", r.id, r.Status, verb)
 	err.Details = conflictDetails{r.id, r.Status}
 	return err
 }

@@ -255,7 +255,7 @@ func (s *start) refused(err error) error {
 	for _, changed := range s.changed {
 		changed(conflict)
 	}
-	return j17.Errorf(j17.CodeConflict, "What is kept of events, such as places, was begun anew while the file was read. Nothing was stored. Load it again.").Because(err)
+	return j17.Errorf(j17.CodeConflict, "A rebuild of derived data, such as places, began while the file was read. Nothing was stored. Load it again.").Because(err)
 }
 
 // position checks that either all events have a position or none has.

@@ -190,7 +190,7 @@ func TestTheLogIsMadeAnew(t *testing.T) {
 			t.Errorf("%s: %d items are still damaged, %v", name, n, err)
 		}
 	}
-	if said := f.log.String(); !strings.Contains(said, "made anew from its events") {
+	if said := f.log.String(); !strings.Contains(said, "rebuilt from its events") {
 		t.Errorf("the log says %s", said)
 	}
 

@@ -389,7 +389,7 @@ func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	n, err := s.Log.Repair(ctx, t)
 	s.hopeless = ctx.Err() == nil && (err != nil || n == 0)
 	if n > 0 {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were made anew from its events", slog.String("tenant", string(t)), slog.Int("items", n))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were rebuilt from its events", slog.String("tenant", string(t)), slog.Int("items", n))
 	}
 	return err == nil // what is damaged is told by who has met it
 }

@@ -5,12 +5,12 @@ import "j17/internal/core/part"
 // metrics are what is counted and measured of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
-		part.Counter("j17_build_streams_total", "Aggregates that builds have gone through.",
+		part.Counter("j17_build_streams_total", "Aggregates that builds have processed.",
 			func() uint64 { return s.Stats().Streams }),
-		part.Counter("j17_builds_ended_total", "Builds that have come to their end.",
+		part.Counter("j17_builds_ended_total", "Builds that have ended.",
 			func() uint64 { return s.Stats().Ended }),
 		part.Counter("j17_builds_failed_total", "Builds that have failed.", func() uint64 { return s.Stats().Failed }),
-		part.Counter("j17_build_removed_total", "Items that were removed because nothing used them any more.",
+		part.Counter("j17_build_removed_total", "Items that were removed because nothing used them any longer.",
 			func() uint64 { return s.Stats().Removed }),
 		part.Gauge("j17_builds_running", "Builds that are at work.",
 			func() float64 { return float64(s.Stats().Running) }),
@@ -20,7 +20,7 @@ func metrics(s *Service) []part.Metric {
 // tagMetrics are what is counted of tags.
 func tagMetrics(s *Tagger) []part.Metric {
 	return []part.Metric{
-		part.Counter("j17_tagging_events_total", "Older events that were gone through because a deployment had changed tags.",
+		part.Counter("j17_tagging_events_total", "Older events that were processed because a deployment had changed tags.",
 			func() uint64 { return s.Stats().Events }),
 		part.Counter("j17_tagging_ended_total", "Times that all older events had the tags of a deployment.",
 			func() uint64 { return s.Stats().Ended }),

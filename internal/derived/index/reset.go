@@ -57,7 +57,7 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	}
 	s.resets[t] = now
 	s.counts.differences.Add(1)
-	s.o.Logger.LogAttrs(ctx, slog.LevelError, "what the indexes of an environment are kept under cannot be read: all of them are built anew, when somebody asks for them",
+	s.o.Logger.LogAttrs(ctx, slog.LevelError, "the directory of the indexes of an environment cannot be read: each index is rebuilt when it is asked for",
 		slog.String("tenant", string(t)), slog.String("what", err.Error()))
 	return store.ErrNotFound
 }

@@ -73,7 +73,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress 
 }
 
 // Unreadable is what is said of an index of which something cannot be read.
-const Unreadable = "something of it cannot be read any more, since its bytes on disk have changed; it is being built anew"
+const Unreadable = "some of it can no longer be read, since its bytes on disk have changed; it is being rebuilt"
 
 // damageOf returns what says in an error of a verification that the index itself is damaged, nil for nothing.
 func damageOf(err error) error {
@@ -133,7 +133,7 @@ func (s *Service) replace(ctx context.Context, of place, slot string, what *Diff
 	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
 	if dropped || err != nil {
 		s.counts.differences.Add(1)
-		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index is not what follows from events: it is read no more, and built anew",
+		s.o.Logger.LogAttrs(ctx, slog.LevelError, "an index differs from the events: it is no longer read, and is rebuilt",
 			slog.String("tenant", string(of.tenant)), slog.String("index", of.name), slog.String("row", what.Row), slog.String("what", what.What))
 	}
 	s.waiters.wake(of.tenant, slot)

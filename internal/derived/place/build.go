@@ -25,7 +25,7 @@ const (
 // What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any more, and goes on with a
 // process that has heard of the latest deployment where this one has not.
 var (
-	errUnneeded = errors.New("place: the slot is not needed any more")
+	errUnneeded = errors.New("place: the slot is no longer needed")
 	errBehind   = errors.New("place: this process has not heard of the slot yet")
 )
 

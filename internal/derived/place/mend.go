@@ -76,7 +76,7 @@ func (k *Kinds) unready(ctx context.Context, err error) error {
 func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	what := "The places of older events of '%s' are being read"
 	if anew {
-		what = "The places of '%s' were damaged and are being made anew from the events"
+		what = "The places of '%s' were damaged and are being rebuilt from the events"
 	}
 	total := max(of.Total, of.Done)
 	e := j17.Errorf(j17.CodeIndexNotReady, what+": %d of %d aggregates are done. Try again in a moment.", aggregateType, of.Done, total)
@@ -132,7 +132,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 	s.replaced.Store(t, s.Clock.Now())
 	s.counts.rebuilt.Add(1)
-	s.Logger.LogAttrs(ctx, slog.LevelError, "the places of an environment are not what follows from events: they are read no more, and made anew",
+	s.Logger.LogAttrs(ctx, slog.LevelError, "the places of an environment differ from its events: they are no longer read, and are rebuilt",
 		slog.String("tenant", string(t)), slog.String("what", what))
 }
 
@@ -247,7 +247,7 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 	}
 	err = s.replace(ctx, t, nil, damage.Error())
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be made anew", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
 	}
 	return err == nil
 }
@@ -259,7 +259,7 @@ func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
 		_, err = s.reset(ctx, t, damage)
 	}
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be made anew", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
 	}
 	return err == nil
 }

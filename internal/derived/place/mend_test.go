@@ -185,7 +185,7 @@ func (h *house) refused(p *place.Service) {
 	h.tb.Helper()
 	for name, ask := range questions() {
 		page, err := p.Page(h.tb.Context(), enginetest.Tenant, ask)
-		if j17.CodeOf(err) != j17.CodeIndexNotReady || !strings.Contains(err.Error(), "anew") {
+		if j17.CodeOf(err) != j17.CodeIndexNotReady || !strings.Contains(err.Error(), "rebuilt") {
 			h.tb.Errorf("%s: %v, %v", name, page, err)
 		}
 	}

@@ -134,7 +134,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 		var what string
 		switch damage := damageOf(err); {
 		case errors.Is(err, errMoved):
-			return v, j17.Errorf(j17.CodeConflict, "The places were made anew meanwhile. Try again.").Because(err)
+			return v, j17.Errorf(j17.CodeConflict, "The places were rebuilt meanwhile. Try again.").Because(err)
 		case damage != nil:
 			v.Difference, what = &Difference{Type: sl.typ, Geo: sl.place.Type.Name, What: Unreadable}, damage.Error()
 		case err != nil:
@@ -150,7 +150,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 }
 
 // Unreadable is what is said of places of which something cannot be read.
-const Unreadable = "something that is kept of them cannot be read any more, since its bytes on disk have changed"
+const Unreadable = "some of their stored data can no longer be read, since its bytes on disk have changed"
 
 // extent is about how much is compared of a slot. Records stand among those of other slots of the type.
 func (s *Service) extent(ctx context.Context, t j17.Tenant, sl *slot) (uint64, error) {

@@ -34,7 +34,7 @@ func placeOf(list, cursor string) (string, error) {
 			return place, nil
 		}
 	}
-	return "", j17.Errorf(j17.CodeInvalidParameter, "'start' is not the 'next' of a page of this list: a list with other filters, another order or another definition has other cursors. Start anew without it.").At("start")
+	return "", j17.Errorf(j17.CodeInvalidParameter, "'start' is not the 'next' of a page of this list: a list with other filters, another order or another definition has other cursors. Start again without it.").At("start")
 }
 
 func digest(list, place string) [sha256.Size]byte {

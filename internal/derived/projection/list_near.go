@@ -199,7 +199,7 @@ func markOf(text string) (m place.Mark, err error) {
 	parts := strings.SplitN(text, " ", 3)
 	bits, err := strconv.ParseUint(parts[0], 16, 64)
 	if m.Distance = math.Float64frombits(bits); err != nil || len(parts) < 3 || math.IsNaN(m.Distance) {
-		return place.Mark{}, j17.Errorf(j17.CodeInvalidParameter, "'start' is not the 'next' of a page of this list. Start anew without it.").At("start")
+		return place.Mark{}, j17.Errorf(j17.CodeInvalidParameter, "'start' is not the 'next' of a page of this list. Start again without it.").At("start")
 	}
 	m.Slot, m.ID = parts[1], parts[2]
 	return m, nil

@@ -137,7 +137,7 @@ func (p *postings) write(change map[string]*posting) ([]store.Side, error) {
 	}
 	switch {
 	case head.Count > MaxPosted:
-		return nil, j17.Errorf(j17.CodePayloadTooLarge, "The environment has %d posted projections, and there can be no more. Remove one, or declare some in the spec.", MaxPosted)
+		return nil, j17.Errorf(j17.CodePayloadTooLarge, "The environment has %d posted projections, which is the most that it can have. Remove one, or declare some in the spec.", MaxPosted)
 	case head.Bytes > maxPostedBytes:
 		return nil, j17.Errorf(j17.CodePayloadTooLarge, "The posted projections of the environment would have more than %d MiB together. Remove one, or declare some in the spec.", maxPostedBytes>>20)
 	}
@@ -271,7 +271,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 			first := found[slices.IndexFunc(found, func(d diag.Diagnostic) bool { return d.Severity == diag.Error })]
 			b.Found = append(b.Found, diag.Diagnostic{
 				Severity: diag.Error, Pointer: at,
-				Message: fmt.Sprintf("the projection '%s', which was posted to this environment, would not be valid any more: at %q: %s", d.Name, first.Pointer, first.Message),
+				Message: fmt.Sprintf("the projection '%s', which was posted to this environment, would no longer be valid: at %q: %s", d.Name, first.Pointer, first.Message),
 				Hint:    "keep in the spec what it needs, remove it first, or deploy with \"force\": true, which removes it",
 			})
 		}

@@ -87,7 +87,7 @@ func (s *Service) preparation(ctx context.Context, t j17.Tenant, next *posting) 
 		return store.Side{}, err
 	}
 	if len(items) == maxPrepared && !slices.ContainsFunc(items, func(it store.Item) bool { return it.Key == next.Name }) {
-		return store.Side{}, j17.Errorf(j17.CodeConflict, "%d projections of the environment are being prepared, and there can be no more at a time. Wait for one, or give one up.", maxPrepared)
+		return store.Side{}, j17.Errorf(j17.CodeConflict, "%d projections of the environment are being prepared, which is the most at a time. Wait for one, or cancel one.", maxPrepared)
 	}
 	raw, err := json.Marshal(prepared{posting: *next})
 	return store.Side{Op: store.Put, Space: preparedSpace, Key: next.Name, Value: raw, Due: s.clock.Now().Add(settleTime + preparedPause)}, err

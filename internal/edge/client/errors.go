@@ -151,7 +151,7 @@ func notOurs(r reply, err error) error {
 		}
 	}
 	return &Error{
-		Problem: j17.Errorf(codeOf(r.status), "The reply, with status %d, is not that of a j17 server. Check the address, and what stands in between.", r.status).Because(err),
+		Problem: j17.Errorf(codeOf(r.status), "The reply, with status %d, is not that of a j17 server. Check the address, and any proxy in between.", r.status).Because(err),
 		Status:  r.status, RetryAfter: retryHeader(r),
 	}
 }

@@ -23,22 +23,22 @@ func (h *accountHandlers) routes() []route {
 	own := need{in: oneself}
 	return []route{
 		{controlSite, get, "/setup", open, need{}, "", h.setupPage, operation{
-			id: "getSetupPage", about: "A form for the first operator", gives: file{"text/html"},
+			id: "getSetupPage", about: "Get the form that creates the first operator", gives: file{"text/html"},
 		}},
 		{controlSite, post, "/api/setup", open, need{}, "", h.setup, operation{
 			id: "setup", about: "Create the first operator", body: wire.Setup{}, gives: wire.SetUp{}, made: true,
 		}},
 		{controlSite, post, "/api/login", open, need{}, "", h.login, operation{
-			id: "login", about: "Get an operator's token", body: wire.Login{}, gives: wire.LoggedIn{},
+			id: "login", about: "Log in and get a token", body: wire.Login{}, gives: wire.LoggedIn{},
 		}},
 		{controlSite, post, "/api/logout", operator, own, "", h.logout, operation{
-			id: "logout", about: "Make the token good no more",
+			id: "logout", about: "Invalidate the token",
 		}},
 		{controlSite, get, "/api/me", operator, own, "", h.me, operation{
-			id: "getMe", about: "The operator who asks", gives: wire.Operator{},
+			id: "getMe", about: "Get the operator who sends the request", gives: wire.Operator{},
 		}},
 		{controlSite, post, "/api/me/password", operator, own, "operator.set_password", h.changePassword, operation{
-			id: "changePassword", about: "Change one's own password", body: wire.OwnPassword{},
+			id: "changePassword", about: "Change your own password", body: wire.OwnPassword{},
 		}},
 	}
 }

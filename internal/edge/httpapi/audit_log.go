@@ -18,23 +18,23 @@ func (h *auditHandlers) routes() []route {
 	all, one := need{control.RightAudit, someInstance}, need{control.RightAudit, instance}
 	return []route{
 		{controlSite, get, "/api/audit", operator, all, "", h.listAudit, operation{
-			id: "listRecords", about: "The audit log, the newest first",
+			id: "listRecords", about: "List the records of the audit log, newest first",
 			query: append(audited(), anyInstance(), limited(), cursor()), gives: wire.Records{},
 		}},
 		{controlSite, get, "/api/audit/export", operator, all, "", h.exportAudit, operation{
-			id: "exportRecords", about: "The audit log, one record a line", query: append(audited(), anyInstance()),
+			id: "exportRecords", about: "Export the audit log, one record per line", query: append(audited(), anyInstance()),
 			gives: linesOf{wire.Record{}},
 		}},
 		{controlSite, get, "/api/instances/{id}/audit", operator, one, "", h.listAudit, operation{
-			id: "listInstanceRecords", about: "The audit log of an instance",
+			id: "listInstanceRecords", about: "List the records of the audit log of an instance",
 			query: append(audited(), limited(), cursor()), gives: wire.Records{},
 		}},
 		{controlSite, get, "/api/instances/{id}/audit/export", operator, one, "", h.exportAudit, operation{
-			id: "exportInstanceRecords", about: "The audit log of an instance, one record a line", query: audited(),
+			id: "exportInstanceRecords", about: "Export the audit log of an instance, one record per line", query: audited(),
 			gives: linesOf{wire.Record{}},
 		}},
 		{controlSite, get, "/api/" + faultPattern, operator, need{control.RightOperate, aServer}, "", h.getFault, operation{
-			id: "getError", about: "Why a request failed", gives: wire.Failed{},
+			id: "getError", about: "Get the error of a failed request", gives: wire.Failed{},
 		}},
 	}
 }
@@ -44,7 +44,7 @@ func (h *auditHandlers) adminRoutes() []route {
 	inspect := need{control.RightInspect, instance}
 	return []route{
 		{0, get, faultPattern, operator, inspect, "", h.getFault, operation{
-			id: "getEnvironmentError", about: "Why a request failed", gives: wire.Failed{},
+			id: "getEnvironmentError", about: "Get the error of a failed request", gives: wire.Failed{},
 		}},
 	}
 }

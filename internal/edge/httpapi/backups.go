@@ -25,18 +25,18 @@ func (h *backupHandlers) adminRoutes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "backups", operator, inspect, "", h.listBackups, operation{
-			id: "listBackups", about: "The backups of the environment, the newest first", query: paged(),
+			id: "listBackups", about: "List the backups of the environment, newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
 		{0, post, "backups", operator, operate, "backup.create", h.createBackup, operation{
-			id: "createBackup", about: "Make a backup of the environment", body: wire.NewBackup{}, optional: true,
+			id: "createBackup", about: "Create a backup of the environment", body: wire.NewBackup{}, optional: true,
 			accepted: wire.BackupShown{},
 		}},
 		{0, get, "backups/{backup}", operator, inspect, "", h.getBackup, operation{
-			id: "getBackup", about: "A backup, and how far it is", gives: wire.BackupShown{},
+			id: "getBackup", about: "Get a backup and its progress", gives: wire.BackupShown{},
 		}},
 		{0, remove, "backups/{backup}", operator, operate, "backup.delete", h.deleteBackup, operation{
-			id: "deleteBackup", about: "Remove a backup, or cancel it",
+			id: "deleteBackup", about: "Delete a backup, or cancel one in progress",
 		}},
 	}
 }
@@ -47,33 +47,33 @@ func (h *backupHandlers) routes() []route {
 	const settings = "/api/instances/{id}/backup_settings"
 	return []route{
 		{controlSite, get, "/api/backups", operator, inspect, "", h.listBackups, operation{
-			id: "listServerBackups", about: "The backups of the whole server, the newest first", query: paged(),
+			id: "listServerBackups", about: "List the backups of the whole server, newest first", query: paged(),
 			gives: rows{"backups", wire.Backup{}},
 		}},
 		{controlSite, post, "/api/backups", operator, server, "backup.create", h.createBackup, operation{
-			id: "createServerBackup", about: "Make a backup of the whole server", body: wire.NewBackup{},
+			id: "createServerBackup", about: "Create a backup of the whole server", body: wire.NewBackup{},
 			optional: true, accepted: wire.BackupShown{},
 		}},
 		{controlSite, get, "/api/backups/{backup}", operator, inspect, "", h.getBackup, operation{
-			id: "getServerBackup", about: "A backup of the whole server, and how far it is", gives: wire.BackupShown{},
+			id: "getServerBackup", about: "Get a backup of the whole server and its progress", gives: wire.BackupShown{},
 		}},
 		{controlSite, remove, "/api/backups/{backup}", operator, server, "backup.delete", h.deleteBackup, operation{
-			id: "deleteServerBackup", about: "Remove a backup of the whole server, or cancel it",
+			id: "deleteServerBackup", about: "Delete a backup of the whole server, or cancel one in progress",
 		}},
 		{controlSite, get, "/api/backup_settings", operator, server, "", h.getBackupSettings, operation{
-			id: "getServerBackupSettings", about: "How backups of the whole server are made and kept",
+			id: "getServerBackupSettings", about: "Get the backup settings of the whole server",
 			gives: wire.BackupSettingsShown{},
 		}},
 		{controlSite, put, "/api/backup_settings", operator, server, "backup_settings.change", h.changeBackupSettings, operation{
-			id: "changeServerBackupSettings", about: "Change how backups of the whole server are made and kept",
+			id: "changeServerBackupSettings", about: "Change the backup settings of the whole server",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
 		{controlSite, get, settings, operator, one, "", onWorker("backup_settings", h.getBackupSettings), operation{
-			id: "getBackupSettings", about: "How backups of an instance are made and kept",
+			id: "getBackupSettings", about: "Get the backup settings of an instance",
 			gives: wire.BackupSettingsShown{},
 		}},
 		{controlSite, put, settings, operator, one, "backup_settings.change", onWorker("backup_settings", h.changeBackupSettings), operation{
-			id: "changeBackupSettings", about: "Change how backups of an instance are made and kept",
+			id: "changeBackupSettings", about: "Change the backup settings of an instance",
 			query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 		}},
 	}

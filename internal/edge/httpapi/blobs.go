@@ -29,21 +29,21 @@ func (h *blobHandlers) routes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "blobs", operator, inspect, "", h.listBlobs, operation{
-			id: "listBlobs", about: "The files", query: paged(), gives: rows{"blobs", wire.Blob{}},
+			id: "listBlobs", about: "List the files", query: paged(), gives: rows{"blobs", wire.Blob{}},
 		}},
 		{0, post, "blobs", operator, operate, "blob.upload", h.putBlob, operation{
 			id: "putBlob", about: "Upload a file", body: form{}, gives: wire.Stored{}, anew: wire.Stored{},
 		}},
 		{0, get, "blobs/{name}", operator, inspect, "", h.getBlob, operation{
-			id: "getBlob", about: "The content of a file", query: version(), gives: file{"application/octet-stream"},
+			id: "getBlob", about: "Download a file", query: version(), gives: file{"application/octet-stream"},
 			tagged: true, headers: contentHeaders(),
 		}},
 		{0, get, "blobs/{name}/versions", operator, inspect, "", h.listBlobVersions, operation{
-			id: "listBlobVersions", about: "The versions of a file", query: paged(),
+			id: "listBlobVersions", about: "List the versions of a file", query: paged(),
 			gives: rows{"versions", wire.Blob{}},
 		}},
 		{0, remove, "blobs/{name}", operator, operate, "blob.delete", h.deleteBlob, operation{
-			id: "deleteBlob", about: "Delete a version of a file, or all", query: version(),
+			id: "deleteBlob", about: "Delete one version of a file, or all of them", query: version(),
 		}},
 	}
 }

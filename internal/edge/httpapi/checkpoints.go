@@ -21,19 +21,19 @@ func (h *checkpointHandlers) routes() []route {
 	return []route{
 		// Of states.
 		{0, get, "checkpoints", operator, inspect, "", h.listCheckpoints, operation{
-			id: "listCheckpoints", about: "The checkpoints of states, the newest first", query: paged(),
+			id: "listCheckpoints", about: "List the checkpoints of states, newest first", query: paged(),
 			gives: rows{"checkpoints", wire.Checkpoint{}},
 		}},
 		{0, post, "checkpoints", operator, operate, "checkpoint.create", h.createCheckpoint, operation{
-			id: "createCheckpoint", about: "Keep the states of an aggregate, of a type or of the environment",
+			id: "createCheckpoint", about: "Create a checkpoint of the states of an aggregate, a type or the environment",
 			body: wire.NewCheckpoint{}, optional: true, gives: wire.CheckpointMade{}, made: true,
 			accepted: wire.CheckpointMade{},
 		}},
 		{0, get, "checkpoints/{checkpoint}", operator, inspect, "", h.getCheckpoint, operation{
-			id: "getCheckpoint", about: "A checkpoint of states", gives: wire.CheckpointMade{},
+			id: "getCheckpoint", about: "Get a checkpoint of states", gives: wire.CheckpointMade{},
 		}},
 		{0, post, "checkpoints/{checkpoint}/restore", operator, operate, "checkpoint.restore", h.restoreCheckpoint, operation{
-			id: "restoreCheckpoint", about: "Make the states of a checkpoint a base for replays", body: struct{}{},
+			id: "restoreCheckpoint", about: "Make the states of a checkpoint the base of replays", body: struct{}{},
 			optional: true, gives: wire.CheckpointRestored{},
 		}},
 		{0, remove, "checkpoints/{checkpoint}", operator, operate, "checkpoint.delete", h.deleteCheckpoint, operation{
@@ -43,28 +43,28 @@ func (h *checkpointHandlers) routes() []route {
 
 		// Of logs.
 		{0, get, "root-checkpoints", operator, audit, "", h.listRootCheckpoints, operation{
-			id: "listRootCheckpoints", about: "The roots of the log that were noted, the newest first", query: paged(),
+			id: "listRootCheckpoints", about: "List the recorded roots of the log, newest first", query: paged(),
 			gives: rows{"root_checkpoints", wire.RootCheckpoint{}},
 		}},
 		{0, post, "root-checkpoints", operator, operate, "root_checkpoint.create", h.createRootCheckpoint, operation{
-			id: "createRootCheckpoint", about: "Note the root of the log", body: wire.NewRootCheckpoint{},
+			id: "createRootCheckpoint", about: "Record the root of the log", body: wire.NewRootCheckpoint{},
 			optional: true, gives: wire.RootCheckpointMade{}, made: true,
 		}},
 		{0, get, "root-checkpoints/latest", operator, audit, "", h.latestRootCheckpoint, operation{
-			id: "getLatestRootCheckpoint", about: "The root that was noted last", gives: wire.RootCheckpointMade{},
+			id: "getLatestRootCheckpoint", about: "Get the latest recorded root", gives: wire.RootCheckpointMade{},
 		}},
 		{0, get, "root-checkpoints/{checkpoint}", operator, audit, "", h.getRootCheckpoint, operation{
-			id: "getRootCheckpoint", about: "A root that was noted", gives: wire.RootCheckpointMade{},
+			id: "getRootCheckpoint", about: "Get a recorded root", gives: wire.RootCheckpointMade{},
 		}},
 		{0, remove, "root-checkpoints/{checkpoint}", operator, operate, "root_checkpoint.delete", h.deleteRootCheckpoint, operation{
-			id: "deleteRootCheckpoint", about: "Delete a root that was noted", gives: wire.RootCheckpointMade{},
+			id: "deleteRootCheckpoint", about: "Delete a recorded root", gives: wire.RootCheckpointMade{},
 		}},
 		{0, get, "root-checkpoint-settings", operator, audit, "", h.getRootCheckpointSettings, operation{
-			id: "getRootCheckpointSettings", about: "When roots are noted by themselves",
+			id: "getRootCheckpointSettings", about: "Get when roots are recorded automatically",
 			gives: wire.RootCheckpointSettingsShown{},
 		}},
 		{0, put, "root-checkpoint-settings", operator, operate, "root_checkpoint.set", h.setRootCheckpointSettings, operation{
-			id: "setRootCheckpointSettings", about: "Change when roots are noted by themselves",
+			id: "setRootCheckpointSettings", about: "Change when roots are recorded automatically",
 			body: wire.RootCheckpointSettingsChange{}, gives: wire.RootCheckpointSettingsShown{},
 		}},
 	}

@@ -24,13 +24,13 @@ func (h *debugHandlers) routes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "debug", operator, inspect, "", h.getDebug, operation{
-			id: "getDebug", about: "What is traced", gives: wire.DebugState{},
+			id: "getDebug", about: "Get the trace settings", gives: wire.DebugState{},
 		}},
 		{0, post, "debug", operator, operate, "debug.set", h.setDebug, operation{
-			id: "setDebug", about: "Trace custom code for a while", body: wire.Debugging{}, gives: wire.DebugState{},
+			id: "setDebug", about: "Trace custom code for a limited time", body: wire.Debugging{}, gives: wire.DebugState{},
 		}},
 		{0, get, "implications/failed", operator, inspect, "", h.listFailedImplications, operation{
-			id: "listFailedImplications", about: "Writes that were refused for what they implied", query: paged(),
+			id: "listFailedImplications", about: "List the writes that were refused because of implied events", query: paged(),
 			gives: rows{"implications", decider.ImplicationFailure{}},
 		}},
 	}

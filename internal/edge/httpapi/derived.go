@@ -25,7 +25,7 @@ func (h *derivedHandlers) controlRoutes() []route {
 	view := need{control.RightView, instance}
 	return []route{
 		{controlSite, get, "/api/instances/{instance_}/projections", operator, view, "", onWorker("projections", h.listProjections), operation{
-			id: "listInstanceProjections", about: "The projections of an environment", query: inEnvironment(paged()...),
+			id: "listInstanceProjections", about: "List the projections of an environment", query: inEnvironment(paged()...),
 			gives: wire.Projections{},
 		}},
 	}
@@ -36,7 +36,7 @@ func (h *derivedHandlers) routes() []route {
 	view, operate, change := need{control.RightView, instance}, need{control.RightOperate, instance}, need{control.RightDeploy, instance}
 	return []route{
 		{0, get, "projections", operator, view, "", h.listProjections, operation{
-			id: "listProjections", about: "The projections, those of the spec and those that were posted",
+			id: "listProjections", about: "List the projections, both of the spec and posted",
 			query: paged(), gives: wire.Projections{},
 		}},
 		{0, post, "projections", operator, change, "projection.deploy", h.postProjection, operation{
@@ -46,14 +46,14 @@ func (h *derivedHandlers) routes() []route {
 			accepted: wire.PostedProjection{},
 		}},
 		{0, get, "projections/{name}", operator, view, "", h.getProjection, operation{
-			id: "describeProjection", about: "A projection, where it is declared and how far its index is",
+			id: "describeProjection", about: "Get a projection, where it is declared and the progress of its index",
 			gives: wire.Projection{},
 		}},
 		{0, remove, "projections/{name}", operator, change, "projection.remove", h.removeProjection, operation{
 			id: "removeProjection", about: "Remove a projection that was posted",
 		}},
 		{0, post, "projections/{name}/rebuild", operator, operate, "projection.rebuild", h.rebuildProjection, operation{
-			id: "rebuildProjection", about: "Build the indexes of a projection anew", body: struct{}{}, optional: true,
+			id: "rebuildProjection", about: "Rebuild the indexes of a projection", body: struct{}{}, optional: true,
 			accepted: wire.Projection{},
 		}},
 		{0, post, "projections/{name}/verify", operator, operate, "projection.verify", h.verifyProjection, operation{
@@ -61,10 +61,10 @@ func (h *derivedHandlers) routes() []route {
 			optional: true, gives: wire.VerifiedProjection{},
 		}},
 		{0, remove, "projections/{name}/build", operator, operate, "projection.cancel_build", h.cancelBuild, operation{
-			id: "cancelProjectionBuild", about: "Give up what is being built for a projection",
+			id: "cancelProjectionBuild", about: "Cancel the index build of a projection",
 		}},
 		{0, get, "places", operator, view, "", h.describePlaces, operation{
-			id: "describePlaces", about: "The places that aggregates have, and how far those of older events are",
+			id: "describePlaces", about: "List the kinds of places, with the progress for older events",
 			gives: wire.Places{},
 		}},
 		{0, post, "places/verify", operator, operate, "place.verify", h.verifyPlaces, operation{
@@ -72,7 +72,7 @@ func (h *derivedHandlers) routes() []route {
 			optional: true, gives: wire.VerifiedPlaces{},
 		}},
 		{0, get, "tags", operator, view, "", h.listTags, operation{
-			id: "listTags", about: "The tags that the spec declares, and how far older events are with them",
+			id: "listTags", about: "List the tags of the spec, with the progress for older events",
 			gives: wire.Tags{},
 		}},
 	}

@@ -25,17 +25,17 @@ type documentHandlers struct {
 func (h *documentHandlers) routes() []route {
 	return []route{
 		{controlSite, get, openAPIPath, open, need{}, "", h.openAPI(ControlDocument), operation{
-			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+			id: "getOpenAPI", about: "Get this document", gives: file{typeJSON}, tagged: true,
 		}},
 		{controlSite, get, corePagesPath, open, need{}, "", h.corePages, operation{
-			id: "getCorePages", about: "The documentation that an assistant needs to write a spec and to call its API",
+			id: "getCorePages", about: "Get the documentation that an assistant needs to write a spec and call its API",
 			gives: file{typeText}, tagged: true,
 		}},
 		{dataSite, get, openAPIPath, reader, need{control.RightView, instance}, "", h.openAPI(InstanceDocument), operation{
-			id: "getOpenAPI", about: "This document", query: inParts(), gives: file{typeJSON}, tagged: true,
+			id: "getOpenAPI", about: "Get this document", query: inParts(), gives: file{typeJSON}, tagged: true,
 		}},
 		{internalSite, get, openAPIPath, free, need{}, "", h.openAPI(InternalDocument), operation{
-			id: "getOpenAPI", about: "This document", gives: file{typeJSON}, tagged: true,
+			id: "getOpenAPI", about: "Get this document", gives: file{typeJSON}, tagged: true,
 		}},
 	}
 }

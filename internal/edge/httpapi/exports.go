@@ -92,7 +92,7 @@ type exportHandlers struct {
 func (h *exportHandlers) routes() []route {
 	return []route{
 		{0, get, "export", operator, need{control.RightAudit, instance}, "", h.export, operation{
-			id: "exportEvents", about: "All events, or the states of all aggregates", query: exported(), gives: eventFiles(),
+			id: "exportEvents", about: "Export all events, or the states of all aggregates", query: exported(), gives: eventFiles(),
 			headers: exportHeader(),
 		}},
 	}

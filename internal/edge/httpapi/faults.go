@@ -147,7 +147,7 @@ func (fl *faultLog) problem(c *call, err error) (*j17.Error, *wire.Problem) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		e = j17.Errorf(j17.CodeUnavailable, "The request was given up before it was answered. Try again.")
 	default:
-		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(err)
+		e = j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to its administrator.").Because(err)
 	}
 	if e.Code == j17.CodeNoSpec && fl.restoring != nil && fl.restoring(c.tenant) {
 		e = j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.").Because(e)

@@ -32,15 +32,15 @@ type feedHandlers struct {
 func (h *feedHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}/{id}/events/stream", read, need{}, "", h.aggregateStream, operation{
-			id: "streamEvents", about: "The events of an aggregate as they come", query: streamed(filtered()[0]),
+			id: "streamEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]),
 			gives: file{typeStream},
 		}},
 		{dataSite, get, "/_events", read, need{}, "", h.feed, operation{
-			id: "listFeed", about: "The events of the environment", query: fed(),
+			id: "listFeed", about: "Read the events of the environment", query: fed(),
 			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
 		}},
 		{dataSite, get, "/_events/stream", read, need{}, "", h.feedStream, operation{
-			id: "streamFeed", about: "The events of the environment as they come", query: streamed(filtered()...),
+			id: "streamFeed", about: "Stream the events of the environment", query: streamed(filtered()...),
 			gives: file{typeStream},
 		}},
 	}

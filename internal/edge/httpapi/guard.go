@@ -46,7 +46,7 @@ func newGuard(o *Options) *guard {
 func (g *guard) admit(c *call, need access, w http.ResponseWriter) error {
 	switch need {
 	case unstated:
-		return j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to whoever runs it.").Because(errors.New("a route states no access"))
+		return j17.Errorf(j17.CodeInternal, "The server failed to answer. Report the error_id to its administrator.").Because(errors.New("a route states no access"))
 	case free:
 		return nil
 	case open:

@@ -31,7 +31,7 @@ func (h *instanceHandlers) routes() []route {
 	create, del := need{control.RightManage, aServer}, need{control.RightManage, instanceOfServer}
 	return []route{
 		{controlSite, get, "/api/instances", operator, need{in: oneself}, "", h.listInstances, operation{
-			id: "listInstances", about: "The instances that one may see", query: paged(),
+			id: "listInstances", about: "List the instances that you may see", query: paged(),
 			gives: rows{"instances", wire.Instance{}},
 		}},
 		{controlSite, post, "/api/instances", operator, create, "instance.create", h.createInstance, operation{
@@ -39,25 +39,25 @@ func (h *instanceHandlers) routes() []route {
 			made: true,
 		}},
 		{controlSite, get, "/api/instances/{id}", operator, view, "", h.getInstance, operation{
-			id: "getInstance", about: "An instance, its plan and what it has used", gives: wire.InstanceUse{},
+			id: "getInstance", about: "Get an instance, its plan and its usage", gives: wire.InstanceUse{},
 		}},
 		{controlSite, patch, "/api/instances/{id}", operator, manage, "instance.change", h.changeInstance, operation{
 			id: "changeInstance", about: "Rename an instance, or give it another plan", body: wire.InstanceChange{},
 			gives: wire.Instance{},
 		}},
 		{controlSite, remove, "/api/instances/{id}", operator, del, "instance.delete", h.deleteInstance, operation{
-			id: "deleteInstance", about: "Delete an instance and all that it has", body: wire.Deletion{},
+			id: "deleteInstance", about: "Delete an instance and all its data", body: wire.Deletion{},
 			optional: true,
 		}},
 		{controlSite, get, "/api/instances/{id}/operators", operator, manage, "", h.instanceOperators, operation{
-			id: "listInstanceOperators", about: "Who may work in an instance", query: paged(),
+			id: "listInstanceOperators", about: "List the operators of an instance", query: paged(),
 			gives: rows{"operators", wire.Operator{}},
 		}},
 		{controlSite, get, "/api/instances/{id}/usage", operator, view, "", onWorker("usage", h.usageDays), operation{
-			id: "getUsage", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+			id: "getUsage", about: "Get the usage of an instance, by day", query: span(), gives: wire.Days{},
 		}},
 		{controlSite, get, "/api/plans", operator, need{in: oneself}, "", h.listPlans, operation{
-			id: "listPlans", about: "The plans of the server", gives: wire.Plans{},
+			id: "listPlans", about: "List the plans of the server", gives: wire.Plans{},
 		}},
 	}
 }

@@ -20,20 +20,20 @@ func (h *keyHandlers) routes() []route {
 	manage := need{control.RightManage, instanceOfKey}
 	return []route{
 		{controlSite, get, "/api/instances/{id}/keys", operator, audit, "", h.listKeys, operation{
-			id: "listKeys", about: "The API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
+			id: "listKeys", about: "List the API keys of an instance", query: pagedKeys(), gives: rows{"keys", wire.Key{}},
 		}},
 		{controlSite, post, "/api/instances/{id}/keys", operator, create, "key.create", h.createKey, operation{
 			id: "createKey", about: "Create an API key", body: wire.NewKey{}, gives: wire.MadeKey{}, made: true,
 		}},
 		{controlSite, get, "/api/keys/{id}", operator, need{control.RightAudit, instanceOfKey}, "", h.getKey, operation{
-			id: "getKey", about: "An API key", gives: wire.Key{},
+			id: "getKey", about: "Get an API key", gives: wire.Key{},
 		}},
 		{controlSite, post, "/api/keys/{id}/rotate", operator, manage, "key.rotate", h.rotateKey, operation{
-			id: "rotateKey", about: "Replace an API key by a new one", body: struct{}{}, optional: true,
+			id: "rotateKey", about: "Replace an API key with a new one", body: struct{}{}, optional: true,
 			gives: wire.MadeKey{}, made: true,
 		}},
 		{controlSite, post, "/api/keys/{id}/schedule_revocation", operator, manage, "key.schedule_revocation", h.scheduleRevocation, operation{
-			id: "scheduleRevocation", about: "Say when an API key is good no more", body: wire.Revocation{},
+			id: "scheduleRevocation", about: "Schedule the revocation of an API key", body: wire.Revocation{},
 			gives: wire.Key{},
 		}},
 		{controlSite, remove, "/api/keys/{id}", operator, manage, "key.revoke", h.revokeKey, operation{

@@ -21,35 +21,35 @@ func (h *listenerHandlers) routes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "listeners", operator, inspect, "", h.listListeners, operation{
-			id: "listListeners", about: "The listeners of the spec, their secrets and how far they are", query: paged(),
+			id: "listListeners", about: "List the listeners of the spec, with their secrets and their progress", query: paged(),
 			gives: rows{"listeners", wire.Listener{}},
 		}},
 		{0, post, "listeners/{name}/pause", operator, operate, "listener.pause", h.pauseListener, operation{
-			id: "pauseListener", about: "Tell a listener nothing more until it is resumed", body: struct{}{},
+			id: "pauseListener", about: "Pause a listener", body: struct{}{},
 			optional: true, gives: wire.ListenerChanged{},
 		}},
 		{0, post, "listeners/{name}/resume", operator, operate, "listener.resume", h.resumeListener, operation{
-			id: "resumeListener", about: "Let a listener go on where it was stopped", body: struct{}{}, optional: true,
+			id: "resumeListener", about: "Resume a listener where it was paused", body: struct{}{}, optional: true,
 			gives: wire.ListenerChanged{},
 		}},
 		{0, post, "listeners/{name}/rotate_secret", operator, operate, "listener.rotate_secret", h.rotateListener, operation{
-			id: "rotateListenerSecret", about: "Give a listener a new secret", body: struct{}{}, optional: true,
+			id: "rotateListenerSecret", about: "Rotate the secret of a listener", body: struct{}{}, optional: true,
 			gives: wire.ListenerChanged{},
 		}},
 		{0, post, "listeners/{name}/replay", operator, operate, "listener.replay", h.replayListener, operation{
-			id: "replayListener", about: "Tell a listener of events again, or count them", body: wire.ListenerReplay{},
+			id: "replayListener", about: "Replay events to a listener, or count them", body: wire.ListenerReplay{},
 			gives: wire.ListenerReplayed{}, accepted: wire.ListenerReplayed{},
 		}},
 		{0, post, "listeners/{name}/trigger", operator, operate, "listener.trigger", h.triggerListener, operation{
-			id: "triggerListener", about: "Send a listener a made-up event", body: struct{}{}, optional: true,
+			id: "triggerListener", about: "Send a test event to a listener", body: struct{}{}, optional: true,
 			gives: wire.Triggered{},
 		}},
 		{0, get, "deliveries", operator, inspect, "", h.listDeliveries, operation{
-			id: "listDeliveries", about: "What listeners were told, the newest first", query: pagedDeliveries(),
+			id: "listDeliveries", about: "List the deliveries, newest first", query: pagedDeliveries(),
 			gives: rows{"deliveries", wire.Delivery{}},
 		}},
 		{0, get, "deliveries/{delivery}", operator, inspect, "", h.getDelivery, operation{
-			id: "getDelivery", about: "A delivery and its tries", gives: wire.DeliveryShown{},
+			id: "getDelivery", about: "Get a delivery and its attempts", gives: wire.DeliveryShown{},
 		}},
 		{0, post, "deliveries/{delivery}/retry", operator, operate, "delivery.retry", h.retryDelivery, operation{
 			id: "retryDelivery", about: "Send the message of a delivery again", body: struct{}{}, optional: true,

@@ -68,9 +68,9 @@ func newMetrics(a *API) *metrics {
 		Name: "j17_build_info", Help: "1, with the version of the program.", ConstLabels: prometheus.Labels{"version": a.Version},
 	}, func() float64 { return 1 }))
 	counter("j17_stream_events_total", "Events sent to streams.", a.streams.sent.Load)
-	counter("j17_streams_cut_total", "Streams that ended because the client took nothing.", a.streams.cut.Load)
-	counter("j17_live_passes_total", "Times that was read what live views show.", a.streams.passes.read.Load)
-	counter("j17_live_shared_total", "Times that a live view got what was read for another one.", a.streams.passes.shared.Load)
+	counter("j17_streams_cut_total", "Streams that ended because the client did not read.", a.streams.cut.Load)
+	counter("j17_live_passes_total", "Reads of the data that live views show.", a.streams.passes.read.Load)
+	counter("j17_live_shared_total", "Live views that were served from the read of another one.", a.streams.passes.shared.Load)
 	counter("j17_live_rows_compared_total", "Rows that were compared to find out which ones of a live list have changed.", a.streams.passes.compared.Load)
 	gauge("j17_streams", "Event streams that are open, and pages that wait for an event.", func() float64 { return float64(a.streams.count()) })
 	for i := range a.Metrics {
@@ -85,7 +85,7 @@ func newMetrics(a *API) *metrics {
 
 	gauge("j17_store_free_bytes", "Free space of the store's volume.", func() float64 { return float64(a.Store.Status().FreeBytes) })
 	gauge("j17_store_disk_bytes", "What the store occupies on disk.", func() float64 { return float64(a.Store.DiskBytes()) })
-	gauge("j17_store_filter_bytes", "Memory in which the store keeps which tags and streams there are.", func() float64 { return float64(a.Store.FilterBytes()) })
+	gauge("j17_store_filter_bytes", "Memory of the store's filters of tags and streams.", func() float64 { return float64(a.Store.FilterBytes()) })
 	return m
 }
 
@@ -192,10 +192,10 @@ type totalMetric struct {
 
 func totalMetrics() []totalMetric {
 	return []totalMetric{
-		{"j17_index_lag_events", "Events that the index has not passed that is furthest behind.", func(t *index.Totals) uint64 { return t.Behind }},
+		{"j17_index_lag_events", "Events that the index furthest behind has not processed yet.", func(t *index.Totals) uint64 { return t.Behind }},
 		{"j17_index_stored_rows", "Rows of all indexes.", func(t *index.Totals) uint64 { return t.Rows }},
 		{"j17_index_stored_entries", "Entries of all indexes.", func(t *index.Totals) uint64 { return t.Entries }},
-		{"j17_index_stored_bytes", "Bytes of all indexes, as they are before they are compressed.", func(t *index.Totals) uint64 { return t.Bytes }},
+		{"j17_index_stored_bytes", "Bytes of all indexes before compression.", func(t *index.Totals) uint64 { return t.Bytes }},
 	}
 }
 

@@ -21,7 +21,7 @@ type nodeHandlers struct {
 func (h *nodeHandlers) routes() []route {
 	return []route{
 		{controlSite, get, "/api/nodes", operator, need{control.RightView, aServer}, "", h.listNodes, operation{
-			id: "listNodes", about: "The workers", query: paged(), gives: rows{"nodes", wire.Node{}},
+			id: "listNodes", about: "List the workers", query: paged(), gives: rows{"nodes", wire.Node{}},
 		}},
 	}
 }
@@ -42,7 +42,7 @@ func (a *API) nodeRoutes() []route {
 				gives: control.SpecAnswer{},
 			}},
 			{internalSite, get, prefix + "specs/{instance}/{env}/{version}", node, need{}, "", a.nodes.specOfHeadnode, operation{
-				id: "getSpecForWorker", about: "A version of a spec", gives: control.SpecAnswer{},
+				id: "getSpecForWorker", about: "Get a version of a spec", gives: control.SpecAnswer{},
 			}},
 			{internalSite, post, prefix + "audit", node, need{}, "", a.nodes.auditOfWorker, operation{
 				id: "addRecord", about: "Add a record to the audit log", body: control.Record{},
@@ -52,12 +52,12 @@ func (a *API) nodeRoutes() []route {
 		const path = prefix + "instances/{instance_}/"
 		return []route{
 			{internalSite, post, path + "spec", node, need{in: instance}, "spec.deploy", a.specs.deploySpec, operation{
-				id: "deployOnWorker", about: "Deploy a spec, or try it", query: preparing(deploying()...),
+				id: "deployOnWorker", about: "Deploy a spec, or test a deployment", query: preparing(deploying()...),
 				body: file{typeJSON}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{},
 				accepted: wire.SpecPrepared{}, headers: specTag(),
 			}},
 			{internalSite, post, path + "spec/rollback", node, need{in: instance}, "spec.rollback", a.specs.rollBackSpec, operation{
-				id: "rollBackOnWorker", about: "Go back to an earlier version of the spec", query: trying(),
+				id: "rollBackOnWorker", about: "Roll back to an earlier version of the spec", query: trying(),
 				body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 			}},
 			{internalSite, post, path + "spec/promote", node, need{in: instance}, "spec.promote", a.specs.promoteSpec, operation{
@@ -65,32 +65,32 @@ func (a *API) nodeRoutes() []route {
 				body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 			}},
 			{internalSite, get, path + "projections", node, need{in: instance}, "", a.derived.listProjections, operation{
-				id: "listProjectionsOfWorker", about: "The projections of an environment", query: inEnvironment(paged()...),
+				id: "listProjectionsOfWorker", about: "List the projections of an environment", query: inEnvironment(paged()...),
 				gives: wire.Projections{},
 			}},
 			{internalSite, get, path + "backup_settings", node, need{in: instance}, "", a.backups.getBackupSettings, operation{
-				id: "getBackupSettingsOfWorker", about: "How backups of an instance are made and kept",
+				id: "getBackupSettingsOfWorker", about: "Get the backup settings of an instance",
 				gives: wire.BackupSettingsShown{},
 			}},
 			{internalSite, put, path + "backup_settings", node, need{in: instance}, "backup_settings.change", a.backups.changeBackupSettings, operation{
-				id: "changeBackupSettingsOfWorker", about: "Change how backups of an instance are made and kept",
+				id: "changeBackupSettingsOfWorker", about: "Change the backup settings of an instance",
 				query: tryingPlace(), body: wire.BackupSettingsChange{}, gives: wire.BackupSettingsShown{},
 			}},
 			{internalSite, get, path + "usage", node, need{in: instance}, "", a.instances.usageDays, operation{
-				id: "getUsageOfWorker", about: "What an instance has used, by day", query: span(), gives: wire.Days{},
+				id: "getUsageOfWorker", about: "Get the usage of an instance, by day", query: span(), gives: wire.Days{},
 			}},
 			{internalSite, get, path + "month", node, need{in: instance}, "", a.instances.usageMonth, operation{
-				id: "getMonthOfWorker", about: "What an instance has used of its plan", gives: wire.Used{},
+				id: "getMonthOfWorker", about: "Get the usage of an instance against its plan", gives: wire.Used{},
 			}},
 			{internalSite, get, prefix + faultPattern, node, need{}, "", a.audits.faultOfWorker, operation{
-				id: "getErrorOfWorker", about: "Why a request failed", gives: wire.Failed{},
+				id: "getErrorOfWorker", about: "Get the error of a failed request", gives: wire.Failed{},
 			}},
 			{internalSite, get, prefix + "scrub", node, need{}, "", a.scrubs.getScrub, operation{
-				id: "getScrubOfWorker", about: "How far a worker is with looking for damage, and what it has found",
+				id: "getScrubOfWorker", about: "Get the progress and the findings of a worker's search for damage",
 				gives: wire.ScrubShown{},
 			}},
 			{internalSite, post, prefix + "scrub", node, need{}, "", a.scrubs.beginScrubOfWorker, operation{
-				id: "beginScrubOfWorker", about: "Have a worker look for damage now", body: struct{}{}, optional: true,
+				id: "beginScrubOfWorker", about: "Start a search for damage on a worker", body: struct{}{}, optional: true,
 				gives: wire.ScrubShown{},
 			}},
 		}

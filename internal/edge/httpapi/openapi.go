@@ -366,10 +366,10 @@ func headersOf(r *route) map[string]openapi.Header {
 		all["ETag"] = openapi.Header{About: "The entity tag of the answer."}
 	}
 	if r.streams() {
-		all["X-Accel-Buffering"] = openapi.Header{About: "no: it tells proxies to pass events on as they come."}
+		all["X-Accel-Buffering"] = openapi.Header{About: "The word no, which tells proxies to pass events on immediately."}
 	}
 	if r.access == write {
-		all[headerIdempotencyReplayed] = openapi.Header{About: "true for the answer to an earlier request with the same key."}
+		all[headerIdempotencyReplayed] = openapi.Header{About: "true where this is the answer to an earlier request with the same key."}
 	}
 	return all
 }
@@ -378,22 +378,22 @@ func headersOf(r *route) map[string]openapi.Header {
 func headersOfAll() map[string]openapi.Header {
 	id, number := map[string]any{"type": "string", "format": "uuid"}, map[string]any{"type": "integer", "minimum": 0}
 	return map[string]openapi.Header{
-		headerRequestID:     {About: "The id of the request, which logs and error records have.", Schema: id},
-		headerCorrelationID: {About: "The id that the events of the request keep: that of the request's header, or of the request.", Schema: id},
-		headerRateLimit:     {About: "Requests a minute, where rates are limited.", Schema: number},
-		headerRateRemaining: {About: "Requests that are left.", Schema: number},
-		headerRateScope:     {About: "What is limited: " + scopeKey + " or " + scopeAddress + "."},
+		headerRequestID:     {About: "The id of the request, as in logs and error records.", Schema: id},
+		headerCorrelationID: {About: "The correlation id that is stored with the events: that of the request's header, or else the id of the request.", Schema: id},
+		headerRateLimit:     {About: "Requests per minute, where rates are limited.", Schema: number},
+		headerRateRemaining: {About: "Requests that remain.", Schema: number},
+		headerRateScope:     {About: "The scope of the limit: " + scopeKey + " or " + scopeAddress + "."},
 		headerRatePolicy:    {About: "All limits, in the form of draft-ietf-httpapi-ratelimit-headers."},
-		headerRate:          {About: "What is left of them."},
+		headerRate:          {About: "What remains of these limits."},
 	}
 }
 
 // headersOfProblems are the headers that an error may have beside those of all answers.
 func headersOfProblems() map[string]openapi.Header {
 	return map[string]openapi.Header{
-		"Retry-After":      {About: "After how many seconds to come again, with 429 and 503.", Schema: map[string]any{"type": "integer"}},
-		"WWW-Authenticate": {About: "How to say who asks, with 401."},
-		"Allow":            {About: "The methods that there are, with 405."},
+		"Retry-After":      {About: "Seconds to wait before the next attempt, with 429 and 503.", Schema: map[string]any{"type": "integer"}},
+		"WWW-Authenticate": {About: "How to authenticate, with 401."},
+		"Allow":            {About: "The methods that the path supports, with 405."},
 	}
 }
 

@@ -30,7 +30,7 @@ func (w *describer) webhooks() {
 			message, media = w.cloudEvent(l), "application/cloudevents+json"
 		}
 		w.b.Send(&openapi.Webhook{
-			Name: name, About: "An event that the listener " + name + " is told of", Tag: "listeners", Body: openapi.Content{media: message},
+			Name: name, About: "An event that is delivered to the listener " + name, Tag: "listeners", Body: openapi.Content{media: message},
 			Parameters: []openapi.Parameter{
 				header("webhook-id", "The id of the delivery, the same in every try.", true),
 				header("webhook-timestamp", "The time of the try in Unix seconds.", true),
@@ -39,7 +39,7 @@ func (w *describer) webhooks() {
 				header("X-Correlation-ID", "The correlation id of the event.", false),
 			},
 		})
-		w.b.Tag("listeners", "What listeners are told.")
+		w.b.Tag("listeners", "The messages that listeners receive.")
 	}
 }
 

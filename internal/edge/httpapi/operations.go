@@ -63,7 +63,7 @@ func nextHeader() map[string]openapi.Header {
 
 func feedHeaders() map[string]openapi.Header {
 	all := nextHeader()
-	all[headerPosition] = openapi.Header{About: "How far was looked, for pages of lines."}
+	all[headerPosition] = openapi.Header{About: "The last position that was examined, for pages of lines."}
 	return all
 }
 
@@ -80,6 +80,6 @@ func specTag() map[string]openapi.Header {
 func contentHeaders() map[string]openapi.Header {
 	return map[string]openapi.Header{
 		headerBlobVersion:     {About: "The version of the file.", Schema: map[string]any{"type": "integer"}},
-		"Content-Disposition": {About: "attachment, and the name of the file."},
+		"Content-Disposition": {About: "The word attachment and the name of the file."},
 	}
 }

@@ -19,35 +19,35 @@ func (h *operatorHandlers) routes() []route {
 	manage, themselves := need{control.RightManage, aServer}, need{control.RightManage, self}
 	return []route{
 		{controlSite, get, "/api/operators", operator, manage, "", h.listOperators, operation{
-			id: "listOperators", about: "The operators", query: paged(), gives: rows{"operators", wire.Operator{}},
+			id: "listOperators", about: "List the operators", query: paged(), gives: rows{"operators", wire.Operator{}},
 		}},
 		{controlSite, post, "/api/operators", operator, manage, "operator.create", h.createOperator, operation{
 			id: "createOperator", about: "Create an operator", body: wire.NewOperator{}, gives: wire.Operator{},
 			made: true,
 		}},
 		{controlSite, get, "/api/operators/{id}", operator, themselves, "", h.getOperator, operation{
-			id: "getOperator", about: "An operator", gives: wire.Operator{},
+			id: "getOperator", about: "Get an operator", gives: wire.Operator{},
 		}},
 		{controlSite, patch, "/api/operators/{id}", operator, manage, "operator.set_role", h.changeOperator, operation{
-			id: "changeOperator", about: "Give an operator another role", body: wire.NewRole{}, gives: wire.Operator{},
+			id: "changeOperator", about: "Change the role of an operator", body: wire.NewRole{}, gives: wire.Operator{},
 		}},
 		{controlSite, remove, "/api/operators/{id}", operator, manage, "operator.delete", h.deleteOperator, operation{
 			id: "deleteOperator", about: "Delete an operator",
 		}},
 		{controlSite, post, "/api/operators/{id}/password", operator, manage, "operator.set_password", h.resetPassword, operation{
-			id: "resetPassword", about: "Give an operator another password", body: wire.NewPassword{},
+			id: "resetPassword", about: "Set the password of an operator", body: wire.NewPassword{},
 		}},
 		{controlSite, post, "/api/operators/{id}/revoke_tokens", operator, themselves, "operator.revoke_tokens", h.revokeTokens, operation{
-			id: "revokeTokens", about: "Log an operator out everywhere",
+			id: "revokeTokens", about: "Invalidate all tokens of an operator",
 		}},
 		{controlSite, put, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.grant", h.grant, operation{
-			id: "grantInstance", about: "Let an operator work in an instance", gives: wire.Operator{},
+			id: "grantInstance", about: "Grant an operator access to an instance", gives: wire.Operator{},
 		}},
 		{controlSite, remove, "/api/operators/{id}/grants/{instance}", operator, manage, "operator.withdraw", h.withdraw, operation{
-			id: "withdrawInstance", about: "Let an operator work in an instance no more", gives: wire.Operator{},
+			id: "withdrawInstance", about: "Revoke an operator's access to an instance", gives: wire.Operator{},
 		}},
 		{controlSite, post, "/api/signing_keys/rotate", operator, manage, "signing_key.rotate", h.rotateSigningKey, operation{
-			id: "rotateSigningKey", about: "Sign tokens with a new key", body: wire.KeyRotation{}, optional: true,
+			id: "rotateSigningKey", about: "Rotate the key that signs tokens", body: wire.KeyRotation{}, optional: true,
 		}},
 	}
 }

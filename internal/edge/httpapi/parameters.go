@@ -75,7 +75,7 @@ func words[T ~string](all ...T) []string {
 func anything() []parameter { return []parameter{{kind: ignored}} }
 
 func limited() parameter {
-	return parameter{name: "limit", kind: whole, least: 1, most: maxCount, about: "How many rows to return; 100 without it."}
+	return parameter{name: "limit", kind: whole, least: 1, most: maxCount, about: "The number of rows to return; 100 by default."}
 }
 
 // maxOffset bounds how many rows may be skipped.
@@ -83,7 +83,7 @@ const maxOffset = 1_000_000_000
 
 // paged are the parameters of a list.
 func paged() []parameter {
-	return []parameter{limited(), {name: "offset", kind: whole, most: maxOffset, about: "How many rows to skip: next of the page before."}}
+	return []parameter{limited(), {name: "offset", kind: whole, most: maxOffset, about: "The number of rows to skip: next of the previous page."}}
 }
 
 func pagedKeys() []parameter {
@@ -95,7 +95,7 @@ func pagedSagas() []parameter {
 	return inEnvironment(append(
 		paged(),
 		parameter{name: "status", kind: choice, choices: words(saga.Statuses()...), about: "Only sagas with this status."},
-		parameter{name: "type", about: "Only sagas of this name in the spec."},
+		parameter{name: "type", about: "Only sagas with this name in the spec."},
 	)...)
 }
 
@@ -103,8 +103,8 @@ func pagedDeliveries() []parameter {
 	statuses := words(listener.Pending, listener.Delivered, listener.Failed)
 	return append(
 		paged(),
-		parameter{name: "listener", about: "Only those of this listener."},
-		parameter{name: "key", about: "Only those of events of this aggregate, by its key."},
+		parameter{name: "listener", about: "Only deliveries to this listener."},
+		parameter{name: "key", about: "Only deliveries of events of this aggregate, by its key."},
 		parameter{name: "status", kind: choice, choices: statuses, about: "Only deliveries with this status."},
 	)
 }
@@ -114,28 +114,28 @@ func pagedScheduled() []parameter {
 }
 
 func cursor() parameter {
-	return parameter{name: "start", about: "Where the page starts: next of the page before."}
+	return parameter{name: "start", about: "Where the page starts: next of the previous page."}
 }
 
 func countParameter() parameter {
-	return parameter{name: "count", kind: whole, least: 1, most: maxCount, about: "How many to return; 100 without it."}
+	return parameter{name: "count", kind: whole, least: 1, most: maxCount, about: "The number of items to return; 100 by default."}
 }
 
 // counted are the parameters of a list of ids.
 func counted() []parameter {
-	return []parameter{{name: "start", about: "The id before the first one to return: next of the page before."}, countParameter()}
+	return []parameter{{name: "start", about: "The id before the first one to return: next of the previous page."}, countParameter()}
 }
 
 func countedEvents() []parameter {
-	return []parameter{{name: "start", kind: position, about: "The stream_id before the first event to return: next of the page before."}, countParameter()}
+	return []parameter{{name: "start", kind: position, about: "The stream_id before the first event to return: next of the previous page."}, countParameter()}
 }
 
 // moments say which state of an aggregate is meant.
 func moments() []parameter {
 	return []parameter{
-		{name: "at", kind: moment, about: "The state at the end of the second of this time, in Unix seconds or as RFC 3339; a day ahead at most."},
+		{name: "at", kind: moment, about: "The state at the end of this second, in Unix seconds or as RFC 3339; at most a day ahead."},
 		{name: "length", kind: whole, most: math.MaxInt64, about: "The state after this number of events."},
-		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events anew, whatever is known already."},
+		{name: "synchronous", kind: flag, choices: []string{""}, about: "Apply all events from the first on, without snapshots or caches."},
 	}
 }
 
@@ -148,7 +148,7 @@ func viewed() []parameter {
 }
 
 func readiness() []parameter {
-	return []parameter{{name: "for", kind: choice, choices: []string{"reads", "writes"}, about: "What the server is to be ready for; writes without it."}}
+	return []parameter{{name: "for", kind: choice, choices: []string{"reads", "writes"}, about: "What the server is to be ready for; by default writes."}}
 }
 
 func span() []parameter {
@@ -160,67 +160,67 @@ func audited() []parameter {
 	outcomes := words(control.Done, control.Refused, control.Failed)
 	return append(
 		span(),
-		parameter{name: "actor", about: "The id or e-mail address of who acted."},
-		parameter{name: "action", about: "The action, or what it begins with up to a dot."},
-		parameter{name: "target", about: "The id or name of what was acted upon."},
-		parameter{name: "outcome", kind: choice, choices: outcomes, about: "What became of it."},
+		parameter{name: "actor", about: "The id or e-mail address of the operator who acted."},
+		parameter{name: "action", about: "The action, or its prefix up to a dot."},
+		parameter{name: "target", about: "The id or name of the object of the action."},
+		parameter{name: "outcome", kind: choice, choices: outcomes, about: "The outcome of the action."},
 	)
 }
 
 func anyInstance() parameter {
-	return parameter{name: "instance", about: "Only what concerns this instance, by its id."}
+	return parameter{name: "instance", about: "Only records about this instance, by its id."}
 }
 
 // inEnvironment adds the environment that a route is about to its other parameters.
 func inEnvironment(more ...parameter) []parameter {
-	return append(more, parameter{name: "environment", kind: choice, choices: words(j17.Environments()...), about: "The environment; prod without it."})
+	return append(more, parameter{name: "environment", kind: choice, choices: words(j17.Environments()...), about: "The environment; prod by default."})
 }
 
 func compared() []parameter {
 	return []parameter{
-		{name: "from", kind: whole, least: 1, about: "The version to compare with; the one before without it."},
-		{name: "to", kind: whole, least: 1, about: "The version to compare; the deployed one without it."},
+		{name: "from", kind: whole, least: 1, about: "The version to compare with; by default the previous one."},
+		{name: "to", kind: whole, least: 1, about: "The version to compare; by default the deployed one."},
 	}
 }
 
 // trying are the parameters of what can be tried before it is done.
 func trying() []parameter {
 	return []parameter{
-		{name: "dry_run", kind: flag, about: "Tell what would change, and change nothing."},
-		{name: "aggregates", kind: whole, least: 1, most: trial.MaxAggregates, about: "How many aggregates a dry run replays; 100 without it."},
+		{name: "dry_run", kind: flag, about: "Report what would change, and change nothing."},
+		{name: "aggregates", kind: whole, least: 1, most: trial.MaxAggregates, about: "The number of aggregates that a dry run replays; 100 by default."},
 	}
 }
 
 // tryable is the parameter of writes that can be tried first.
 func tryable() []parameter {
-	return []parameter{{name: "dry_run", kind: flag, about: "Tell what the write would do, and write nothing."}}
+	return []parameter{{name: "dry_run", kind: flag, about: "Report what the write would do, and write nothing."}}
 }
 
 // tryingPlace is the parameter of settings whose place can be tried before they count.
 func tryingPlace() []parameter {
-	return []parameter{{name: "try", kind: flag, about: "Write a file where backups go, read and remove it, and change nothing where that fails."}}
+	return []parameter{{name: "try", kind: flag, about: "First write, read and remove a file at the backup destination, and change nothing if that fails."}}
 }
 
 // preparing adds that the indexes which are needed are built first.
 func preparing(more ...parameter) []parameter {
-	return append(more, parameter{name: "prepare", kind: flag, about: "Build the indexes that are needed first, and let it count only then."})
+	return append(more, parameter{name: "prepare", kind: flag, about: "Build the necessary indexes first; the deployment takes effect after that."})
 }
 
 func deploying() []parameter {
-	return inEnvironment(append(trying(), parameter{name: "note", about: "What to say about the version."})...)
+	return inEnvironment(append(trying(), parameter{name: "note", about: "A comment on the version."})...)
 }
 
 func version() []parameter {
-	return []parameter{{name: "version", about: "The version, from 1 on; the latest without it."}}
+	return []parameter{{name: "version", about: "The version, counted from 1; by default the latest."}}
 }
 
 func exported() []parameter {
 	return []parameter{
-		{name: "of", kind: choice, choices: []string{"events", "aggregates"}, about: "Events, or present states; events without it."},
-		{name: "type", about: "Only those of this aggregate type."},
+		{name: "of", kind: choice, choices: []string{"events", "aggregates"}, about: "Events, or present states; by default events."},
+		{name: "type", about: "Only events or states of this aggregate type."},
 		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
-		{name: "format", kind: choice, choices: []string{"ndjson", "json", "cloudevents"}, about: "One object a line, one document, or one CloudEvent a line; ndjson without it."},
-		{name: "checkpoint", kind: flag, about: "Whether an export that completes another one ends with the signed checkpoint too."},
+		{name: "format", kind: choice, choices: []string{"ndjson", "json", "cloudevents"}, about: "One object per line, one document, or one CloudEvent per line; ndjson by default."},
+		{name: "checkpoint", kind: flag, about: "Whether an export that continues another one also ends with the signed checkpoint."},
 	}
 }
 
@@ -230,7 +230,7 @@ func filtered() []parameter {
 		{name: "after", kind: positionOrZero, about: "The stream_id of the event after which to begin; 0 for the first one."},
 		{name: "type", about: "Only events of this aggregate type."},
 		{name: "event", about: "Only events of this type."},
-		{name: "actor", kind: agent, about: "Only events that this actor has caused, as type:id."},
+		{name: "actor", kind: agent, about: "Only events caused by this actor, as type:id."},
 		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
 		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
 		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; in a tag \\, is a comma and \\\\ a backslash."},
@@ -238,12 +238,12 @@ func filtered() []parameter {
 }
 
 func fed() []parameter {
-	return append(filtered(), countParameter(), parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if there is none."})
+	return append(filtered(), countParameter(), parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if none is available."})
 }
 
 // streamed adds what every stream takes to other parameters.
 func streamed(more ...parameter) []parameter {
-	return append(more, parameter{name: "heartbeat", kind: duration, least: 1, most: 60, about: "How long the stream is silent at most: after that comes a comment; 15s without it."})
+	return append(more, parameter{name: "heartbeat", kind: duration, least: 1, most: 60, about: "The longest silence on the stream, after which a comment is sent; 15s by default."})
 }
 
 // readParameters reads the query of a request, in which only known names may stand: a misspelt one would be ignored and

@@ -31,34 +31,34 @@ type placeHandlers struct {
 func (h *placeHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}/nearby/stream", read, need{}, "", h.stream(h.askAround), operation{
-			id: "streamNearby", about: "Aggregates around a point, as they come and go",
+			id: "streamNearby", about: "Stream the changes to the aggregates around a point",
 			query: streamedPlaces(around()), gives: file{typeStream}, places: spec.Point,
 		}},
 		{dataSite, get, "/{type}/containing/stream", read, need{}, "", h.stream(h.askHaving), operation{
-			id: "streamContaining", about: "Aggregates whose areas have a point, as they come and go",
+			id: "streamContaining", about: "Stream the changes to the aggregates whose areas contain a point",
 			query: streamedPlaces(having()), gives: file{typeStream}, places: spec.Polygon,
 		}},
 		{dataSite, get, "/{type}/within/stream", read, need{}, "", h.stream(h.askInside), operation{
-			id: "streamWithin", about: "Aggregates whose points are in an area, as they come and go",
+			id: "streamWithin", about: "Stream the changes to the aggregates whose points lie in an area",
 			query: streamedPlaces(inside()), gives: file{typeStream}, places: spec.Point,
 		}},
 		{dataSite, get, "/{type}/nearby", read, need{}, "", h.nearby, operation{
-			id: "listNearby", about: "Aggregates around a point, nearest first",
+			id: "listNearby", about: "Find the aggregates around a point, nearest first",
 			query: append(around(), parameter{kind: further}), gives: either{wire.Nearby{}, file{typeGeo}},
 			places: spec.Point,
 		}},
 		{dataSite, get, "/{type}/containing", read, need{}, "", h.containing, operation{
-			id: "listContaining", about: "Aggregates whose areas have a point",
+			id: "listContaining", about: "Find the aggregates whose areas contain a point",
 			query: append(having(), parameter{kind: further}), gives: either{wire.Containing{}, file{typeGeo}},
 			places: spec.Polygon,
 		}},
 		{dataSite, get, withinPath, read, need{}, "", h.within, operation{
-			id: "listWithin", about: "Aggregates whose points are in an area",
+			id: "listWithin", about: "Find the aggregates whose points lie in an area",
 			query: append(inside(), parameter{kind: further}), gives: either{wire.Within{}, file{typeGeo}},
 			places: spec.Point,
 		}},
 		{dataSite, post, withinPath, read, need{}, "", h.withinArea, operation{
-			id: "searchWithin", about: "Aggregates whose points are in an area that the body has",
+			id: "searchWithin", about: "Find the aggregates whose points lie in the area that the body gives",
 			query: append(rowsOfPlaces(), parameter{kind: further}), body: area{},
 			gives: either{wire.Within{}, file{typeGeo}}, places: spec.Point,
 		}},
@@ -73,7 +73,7 @@ func around() []parameter {
 	return append([]parameter{
 		{name: "lat", kind: latitude, about: "The latitude of the point in degrees."},
 		{name: "lng", kind: longitude, about: "The longitude of the point in degrees."},
-		{name: "radius", kind: metres, about: "How far away a place may be, in metres; without it the nearest are returned, however far."},
+		{name: "radius", kind: metres, about: "The greatest distance of a place, in metres; without it the nearest are returned at any distance."},
 	}, rowsOfPlaces()...)
 }
 
@@ -93,7 +93,7 @@ func inside() []parameter {
 func rowsOfPlaces() []parameter {
 	return []parameter{
 		countParameter(), cursor(),
-		{name: "data", kind: flag, about: "Whether rows have the states of their aggregates; true without it."},
+		{name: "data", kind: flag, about: "Whether rows include the states of their aggregates; true by default."},
 	}
 }
 

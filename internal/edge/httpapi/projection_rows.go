@@ -21,9 +21,9 @@ import (
 // listed are the parameters of a list of rows; its filters stand beside them.
 func listed() []parameter {
 	return []parameter{
-		{name: "order", about: "The indexed field by which rows come, with '-' before it for the reverse; without it that of the index, or by id."},
-		{name: "near", about: "lat,lng in degrees: only rows whose aggregate is around that point, by their distance; 'radius' stands beside it."},
-		{name: "radius", kind: metres, about: "How far away a row may be, in metres."},
+		{name: "order", about: "The indexed field to sort rows by, with '-' before it for descending order; by default that of the index, or the id."},
+		{name: "near", about: "lat,lng in degrees: only rows whose aggregate lies around that point, sorted by distance; it needs 'radius'."},
+		{name: "radius", kind: metres, about: "The greatest distance of a row, in metres."},
 		countParameter(), cursor(), filtering(),
 	}
 }

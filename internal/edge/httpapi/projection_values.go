@@ -24,23 +24,23 @@ func (h *projectionHandlers) routes() []route {
 	return []route{
 		{viewSite, get, viewPrefix + "{name}", read, need{}, "", h.projectionOrRows, operation{
 			id:    "getProjection",
-			about: "The rows of a projection, or in the array form what it yields for its parameters",
+			about: "List the rows of a projection, or in the array form evaluate it for its parameters",
 			query: viewedOrListed(), gives: either{wire.Rows{}, wire.Projected{}},
 		}},
 		{viewSite, get, viewPrefix + "{name}/_stream", read, need{}, "", h.rowsStream, operation{
-			id: "streamRows", about: "The rows of a projection as they come, change and go", query: streamedRows(),
+			id: "streamRows", about: "Stream the changes to the rows of a projection", query: streamedRows(),
 			gives: file{typeStream},
 		}},
 		{viewSite, get, viewPrefix + "{name}/_count", read, need{}, "", h.countRows, operation{
-			id: "countRows", about: "How many rows a projection has", query: []parameter{filtering()},
+			id: "countRows", about: "Count the rows of a projection", query: []parameter{filtering()},
 			gives: wire.RowCount{},
 		}},
 		{viewSite, get, viewPrefix + "{name}/{id}/stream", read, need{}, "", h.projectionStream, operation{
-			id: "streamProjectionOf", about: "What a projection yields for an aggregate, as it changes",
+			id: "streamProjectionOf", about: "Stream the value of a projection for an aggregate as it changes",
 			query: streamedView(), gives: file{typeStream},
 		}},
 		{viewSite, get, viewPrefix + "{name}/{id}", read, need{}, "", h.projection, operation{
-			id: "getProjectionOf", about: "What a projection yields for an aggregate, now or in the past",
+			id: "getProjectionOf", about: "Get the value of a projection for an aggregate, now or in the past",
 			query: viewed(), gives: wire.Projected{},
 		}},
 	}

@@ -26,33 +26,33 @@ type proofHandlers struct {
 func (h *proofHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}/{id}/audit/merkle-root", read, need{}, "", h.streamRoot, operation{
-			id: "getMerkleRoot", about: "The root of the tree over the events of an aggregate",
+			id: "getMerkleRoot", about: "Get the root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, alike: true,
 		}},
 		{dataSite, get, "/{type}/{id}/audit/merkle-proof/{index}", read, need{}, "", h.streamProof, operation{
-			id: "getMerkleProof", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
+			id: "getMerkleProof", about: "Prove that the tree includes an event", gives: wire.InclusionProof{},
 			alike: true,
 		}},
 		{dataSite, get, "/{type}/{id}/audit/verify-chain", read, need{}, "", h.verifyChain, operation{
-			id: "verifyChain", about: "Whether the chain over the events of an aggregate holds",
+			id: "verifyChain", about: "Verify the chain over the events of an aggregate",
 			gives: wire.ChainCheck{}, alike: true,
 		}},
 		{dataSite, post, "/{type}/{id}/audit/merkle-verify", read, need{}, "", h.verifyProofOfStream, operation{
-			id: "verifyMerkleProof", about: "Whether a proof holds", body: wire.InclusionCheck{},
+			id: "verifyMerkleProof", about: "Verify a proof", body: wire.InclusionCheck{},
 			gives: wire.Validity{}, alike: true,
 		}},
 		{dataSite, get, "/_audit/checkpoint", read, need{}, "", h.logCheckpoint, operation{
-			id: "getCheckpointOfLog", about: "The signed head of the environment's log", gives: file{typeText},
+			id: "getCheckpointOfLog", about: "Get the signed head of the environment's log", gives: file{typeText},
 		}},
 		{dataSite, get, "/_audit/keys", read, need{}, "", h.logKeys, operation{
-			id: "listLogKeys", about: "The public keys of the environment's log", gives: wire.LogKeys{},
+			id: "listLogKeys", about: "List the public keys of the environment's log", gives: wire.LogKeys{},
 		}},
 		{dataSite, get, "/_audit/proof/inclusion", read, need{}, "", h.logInclusion, operation{
-			id: "getInclusionProof", about: "The proof that the environment's log has an event", query: included(),
+			id: "getInclusionProof", about: "Prove that the environment's log includes an event", query: included(),
 			gives: wire.InclusionProof{},
 		}},
 		{dataSite, get, "/_audit/proof/consistency", read, need{}, "", h.logConsistency, operation{
-			id: "getConsistencyProof", about: "The proof that the environment's log has only grown",
+			id: "getConsistencyProof", about: "Prove that the environment's log has only grown",
 			query: consistent(), gives: wire.ConsistencyProof{},
 		}},
 	}
@@ -63,27 +63,27 @@ func (h *proofHandlers) adminRoutes() []route {
 	audit := need{control.RightAudit, instance}
 	return []route{
 		{0, get, "audit/merkle-root/{type}/{id}", operator, audit, "", h.streamRoot, operation{
-			id: "getMerkleRootOf", about: "The root of the tree over the events of an aggregate",
+			id: "getMerkleRootOf", about: "Get the root of the tree over the events of an aggregate",
 			gives: wire.StreamRoot{}, tagged: true,
 		}},
 		{0, get, "audit/merkle-proof/{type}/{id}/{index}", operator, audit, "", h.streamProof, operation{
-			id: "getMerkleProofOf", about: "The proof that the tree has an event", gives: wire.InclusionProof{},
+			id: "getMerkleProofOf", about: "Prove that the tree includes an event", gives: wire.InclusionProof{},
 			tagged: true,
 		}},
 		{0, get, "audit/verify-chain/{type}/{id}", operator, audit, "", h.verifyChain, operation{
-			id: "verifyChainOf", about: "Whether the chain over the events of an aggregate holds",
+			id: "verifyChainOf", about: "Verify the chain over the events of an aggregate",
 			gives: wire.ChainCheck{}, tagged: true,
 		}},
 		{0, post, "audit/merkle-verify", operator, audit, "", h.verifyProof, operation{
-			id: "verifyMerkleProofOf", about: "Whether a proof holds", body: wire.InclusionCheck{},
+			id: "verifyMerkleProofOf", about: "Verify a proof", body: wire.InclusionCheck{},
 			gives: wire.Validity{},
 		}},
 		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
 		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", h.logKeys, operation{
-			id: "listLogKeysOf", about: "The public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
+			id: "listLogKeysOf", about: "List the public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
 		}},
 		{0, post, "audit/keys/rotate", operator, need{control.RightManage, instance}, "audit_key.rotate", h.rotateLogKey, operation{
-			id: "rotateLogKey", about: "Sign the environment's log with a new key", body: struct{}{}, optional: true,
+			id: "rotateLogKey", about: "Rotate the key that signs the environment's log", body: struct{}{}, optional: true,
 			gives: wire.LogKeyMade{}, made: true,
 		}},
 	}
@@ -96,16 +96,16 @@ const typeText = "text/plain"
 func included() []parameter {
 	return []parameter{
 		{name: "index", kind: whole, about: "The number of the event, counted from 0."},
-		{name: "stream_id", about: "The stream_id of the event, in the place of its number."},
-		{name: "size", kind: whole, least: 1, about: "How many events the tree has; all without it."},
+		{name: "stream_id", about: "The stream_id of the event, instead of its number."},
+		{name: "size", kind: whole, least: 1, about: "The number of events in the tree; by default all."},
 	}
 }
 
 // consistent are the parameters of a proof that the log has only grown.
 func consistent() []parameter {
 	return []parameter{
-		{name: "from", kind: whole, least: 1, about: "How many events the smaller tree has."},
-		{name: "to", kind: whole, least: 1, about: "How many events the larger tree has; all without it."},
+		{name: "from", kind: whole, least: 1, about: "The number of events in the smaller tree."},
+		{name: "to", kind: whole, least: 1, about: "The number of events in the larger tree; by default all."},
 	}
 }
 

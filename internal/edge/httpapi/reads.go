@@ -20,18 +20,18 @@ type readHandlers struct {
 func (h *readHandlers) routes() []route {
 	return []route{
 		{dataSite, get, "/{type}", read, need{}, "", h.listOrSingleton, operation{
-			id: "listIDs", about: "The ids of an aggregate type, or the states of a singleton", query: counted(),
+			id: "listIDs", about: "List the ids of an aggregate type, or get the states of a singleton", query: counted(),
 			gives: either{wire.IDs{}, wire.Singleton{}},
 		}},
 		{dataSite, get, "/{type}/{id}", read, need{}, "", h.aggregate, operation{
-			id: "getState", about: "The state of an aggregate, now or in the past", query: moments(),
+			id: "getState", about: "Get the state of an aggregate, now or in the past", query: moments(),
 			gives: wire.State{},
 		}},
 		{dataSite, get, "/{type}/{id}/length", read, need{}, "", h.length, operation{
-			id: "getLength", about: "The number of events of an aggregate", gives: wire.Length{},
+			id: "getLength", about: "Count the events of an aggregate", gives: wire.Length{},
 		}},
 		{dataSite, get, "/{type}/{id}/events", read, need{}, "", h.events, operation{
-			id: "listEvents", about: "The events of an aggregate", query: countedEvents(),
+			id: "listEvents", about: "List the events of an aggregate", query: countedEvents(),
 			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
 		}},
 	}

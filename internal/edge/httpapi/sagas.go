@@ -20,14 +20,14 @@ func (h *sagaHandlers) routes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "sagas", operator, inspect, "", h.listSagas, operation{
-			id: "listSagas", about: "The sagas, the newest first", query: pagedSagas(),
+			id: "listSagas", about: "List the sagas, newest first", query: pagedSagas(),
 			gives: rows{"sagas", wire.Saga{}},
 		}},
 		{0, get, "sagas/{saga}", operator, inspect, "", h.getSaga, operation{
-			id: "getSaga", about: "A saga with all that has happened to it", gives: wire.SagaDetail{},
+			id: "getSaga", about: "Get a saga with its history", gives: wire.SagaDetail{},
 		}},
 		{0, post, "sagas/{saga}/retry", operator, operate, "saga.retry", h.retrySaga, operation{
-			id: "retrySaga", about: "Let a saga go on that has failed or was given up", gives: wire.SagaDetail{},
+			id: "retrySaga", about: "Retry a saga that has failed or was given up", gives: wire.SagaDetail{},
 		}},
 	}
 }

@@ -20,15 +20,15 @@ func (h *scheduleHandlers) routes() []route {
 	inspect, operate := need{control.RightInspect, instance}, need{control.RightOperate, instance}
 	return []route{
 		{0, get, "scheduled", operator, inspect, "", h.listScheduled, operation{
-			id: "listScheduled", about: "Events that are to come later, and what became of them, the latest first",
+			id: "listScheduled", about: "List the scheduled events and their outcomes, latest first",
 			query: pagedScheduled(), gives: wire.ScheduledEvents{},
 		}},
 		{0, get, "scheduled/dead_letters", operator, inspect, "", h.listDeadLetters, operation{
-			id: "listDeadLetters", about: "Scheduled events that were given up", query: paged(),
+			id: "listDeadLetters", about: "List the scheduled events that were given up", query: paged(),
 			gives: wire.ScheduledEvents{},
 		}},
 		{0, get, "scheduled/dead", operator, inspect, "", h.listDeadLetters, operation{
-			id: "listDead", about: "Scheduled events that were given up, as dead_letters", query: paged(),
+			id: "listDead", about: "List the scheduled events that were given up, as dead_letters", query: paged(),
 			gives: wire.ScheduledEvents{},
 		}},
 		{0, remove, "scheduled/{scheduled_id}", operator, operate, "scheduled.cancel", h.cancelScheduled, operation{
@@ -39,7 +39,7 @@ func (h *scheduleHandlers) routes() []route {
 			optional: true, gives: wire.ScheduledEvent{},
 		}},
 		{0, post, "scheduled/{scheduled_id}/retry", operator, operate, "scheduled.retry", h.retryScheduled, operation{
-			id: "retryScheduled", about: "Try a scheduled event again that was given up or refused", body: struct{}{},
+			id: "retryScheduled", about: "Retry a scheduled event that was given up or refused", body: struct{}{},
 			optional: true, gives: wire.ScheduledEvent{},
 		}},
 	}

@@ -21,11 +21,11 @@ func (h *scrubHandlers) routes() []route {
 	operate := need{control.RightOperate, aServer}
 	return []route{
 		{controlSite, get, "/api/scrub", operator, operate, "", h.getScrub, operation{
-			id: "getScrub", about: "How far the server is with looking for damage, and what it has found",
+			id: "getScrub", about: "Get the progress and the findings of the search for damage",
 			gives: wire.ScrubShown{},
 		}},
 		{controlSite, post, "/api/scrub", operator, operate, "scrub.begin", h.beginScrub, operation{
-			id: "beginScrub", about: "Look for damage now", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
+			id: "beginScrub", about: "Start a search for damage", body: struct{}{}, optional: true, gives: wire.ScrubShown{},
 		}},
 	}
 }

@@ -27,12 +27,12 @@ func (h *specHandlers) routes() []route {
 	const path = "/api/instances/{instance_}/"
 	return []route{
 		{controlSite, post, path + "spec", operator, change, "spec.deploy", onWorker("spec", h.deploySpec), operation{
-			id: "deploySpec", about: "Deploy a spec, or try it", query: preparing(deploying()...), body: file{typeJSON},
+			id: "deploySpec", about: "Deploy a spec, or test a deployment", query: preparing(deploying()...), body: file{typeJSON},
 			gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, accepted: wire.SpecPrepared{},
 			headers: specTag(),
 		}},
 		{controlSite, post, path + "spec/rollback", operator, change, "spec.rollback", onWorker("spec/rollback", h.rollBackSpec), operation{
-			id: "rollBackSpec", about: "Go back to an earlier version of the spec", query: trying(),
+			id: "rollBackSpec", about: "Roll back to an earlier version of the spec", query: trying(),
 			body: wire.Rollback{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 		}},
 		{controlSite, post, path + "spec/promote", operator, change, "spec.promote", onWorker("spec/promote", h.promoteSpec), operation{
@@ -40,18 +40,18 @@ func (h *specHandlers) routes() []route {
 			body: wire.Promotion{}, gives: either{wire.Deployed{}, wire.DryRun{}}, anew: wire.Deployed{}, headers: specTag(),
 		}},
 		{controlSite, get, path + "spec", operator, view, "", h.getSpec, operation{
-			id: "getInstanceSpec", about: "The deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
+			id: "getInstanceSpec", about: "Get the deployed spec", query: inEnvironment(), gives: wire.Spec{}, tagged: true,
 		}},
 		{controlSite, get, path + "spec/history", operator, view, "", h.listSpecs, operation{
-			id: "listInstanceSpecs", about: "All versions of the spec", query: inEnvironment(paged()...),
+			id: "listInstanceSpecs", about: "List all versions of the spec", query: inEnvironment(paged()...),
 			gives: rows{"versions", wire.Deployment{}},
 		}},
 		{controlSite, get, path + "spec/versions/{version}", operator, view, "", h.getSpecVersion, operation{
-			id: "getInstanceSpecVersion", about: "A version of the spec", query: inEnvironment(), gives: wire.Spec{},
+			id: "getInstanceSpecVersion", about: "Get a version of the spec", query: inEnvironment(), gives: wire.Spec{},
 			tagged: true,
 		}},
 		{controlSite, get, path + "spec/diff", operator, view, "", h.diffSpecs, operation{
-			id: "diffInstanceSpecs", about: "What two versions of the spec say differently",
+			id: "diffInstanceSpecs", about: "Compare two versions of the spec",
 			query: inEnvironment(compared()...), gives: wire.Differences{},
 		}},
 	}
@@ -62,25 +62,25 @@ func (h *specHandlers) adminRoutes() []route {
 	view, change := need{control.RightView, instance}, need{control.RightDeploy, instance}
 	return []route{
 		{0, get, "spec", operator, view, "", h.getSpec, operation{
-			id: "getSpec", about: "The deployed spec", gives: wire.Spec{}, tagged: true,
+			id: "getSpec", about: "Get the deployed spec", gives: wire.Spec{}, tagged: true,
 		}},
 		{0, get, "spec/history", operator, view, "", h.listSpecs, operation{
-			id: "listSpecs", about: "All versions of the spec", query: paged(),
+			id: "listSpecs", about: "List all versions of the spec", query: paged(),
 			gives: rows{"versions", wire.Deployment{}},
 		}},
 		{0, get, "spec/versions/{version}", operator, view, "", h.getSpecVersion, operation{
-			id: "getSpecVersion", about: "A version of the spec", gives: wire.Spec{}, tagged: true,
+			id: "getSpecVersion", about: "Get a version of the spec", gives: wire.Spec{}, tagged: true,
 		}},
 		{0, get, "spec/diff", operator, view, "", h.diffSpecs, operation{
-			id: "diffSpecs", about: "What two versions of the spec say differently", query: compared(),
+			id: "diffSpecs", about: "Compare two versions of the spec", query: compared(),
 			gives: wire.Differences{},
 		}},
 		{0, get, "spec/prepared", operator, view, "", h.getPreparedSpec, operation{
-			id: "getPreparedSpec", about: "The spec that is deployed once its indexes are built",
+			id: "getPreparedSpec", about: "Get the spec that is deployed once its indexes are built",
 			gives: wire.PreparedShown{},
 		}},
 		{0, remove, "spec/prepared", operator, change, "spec.cancel_prepared", h.cancelPreparedSpec, operation{
-			id: "cancelPreparedSpec", about: "Give up the spec that is being prepared",
+			id: "cancelPreparedSpec", about: "Cancel the preparation of a spec",
 		}},
 	}
 }

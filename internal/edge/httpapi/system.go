@@ -25,13 +25,13 @@ func (h *serverHandlers) routes() []route {
 	const all = dataSite | controlSite | internalSite
 	return []route{
 		{all, get, "/{$}", open, need{}, "", h.root, operation{
-			id: "getServer", about: "What this server is", query: anything(), gives: wire.Server{},
+			id: "getServer", about: "Get the name and version of the server", query: anything(), gives: wire.Server{},
 		}},
 		{all, get, "/livez", free, need{}, "", h.live, operation{
-			id: "getLiveness", about: "Whether the process answers", query: anything(), headers: signHeader(),
+			id: "getLiveness", about: "Check that the process is alive", query: anything(), headers: signHeader(),
 		}},
 		{all, get, "/readyz", free, need{}, "", h.ready, operation{
-			id: "getReadiness", about: "Whether the server takes writes, or answers reads", query: readiness(),
+			id: "getReadiness", about: "Check that the server accepts writes, or serves reads", query: readiness(),
 			headers: signHeader(),
 		}},
 	}

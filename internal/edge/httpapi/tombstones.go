@@ -19,23 +19,23 @@ func (h *tombstoneHandlers) routes() []route {
 	view, erase := need{control.RightView, instance}, need{control.RightErase, instance}
 	return []route{
 		{0, post, "tombstone/{type}/{aggregate}", operator, erase, erasure.ActionCreate, h.createTombstone, operation{
-			id: "createTombstone", about: "Ask for the erasure of an aggregate, or what it would reach",
+			id: "createTombstone", about: "Request the erasure of an aggregate, or preview its extent",
 			query: tombstoned(), body: wire.NewTombstone{}, optional: true, gives: wire.TombstoneDryRun{},
 			anew: wire.TombstoneShown{},
 		}},
 		{0, get, "tombstones", operator, view, "", h.listTombstones, operation{
-			id: "listTombstones", about: "What was erased or is to be, the newest first", query: pagedTombstones(),
+			id: "listTombstones", about: "List the tombstones, newest first", query: pagedTombstones(),
 			gives: wire.Tombstones{},
 		}},
 		{0, get, "tombstones/{tombstone}", operator, view, "", h.getTombstone, operation{
-			id: "getTombstone", about: "A tombstone and how far it is", gives: wire.TombstoneShown{},
+			id: "getTombstone", about: "Get a tombstone and its progress", gives: wire.TombstoneShown{},
 		}},
 		{0, get, "tombstones/{tombstone}/streams", operator, view, "", h.listTombstoneStreams, operation{
-			id: "listTombstoneStreams", about: "All streams that an erasure has reached",
+			id: "listTombstoneStreams", about: "List all streams that an erasure covers",
 			query: []parameter{limited(), cursor()}, gives: wire.AffectedStreams{},
 		}},
 		{0, get, "tombstones/{tombstone}/certificate", operator, view, "", h.getCertificate, operation{
-			id: "getCertificate", about: "The signed certificate of an erasure", gives: file{"text/plain"},
+			id: "getCertificate", about: "Get the signed certificate of an erasure", gives: file{"text/plain"},
 		}},
 		{0, remove, "tombstones/{tombstone}", operator, erase, erasure.ActionCancel, h.cancelTombstone, operation{
 			id: "cancelTombstone", about: "Cancel a tombstone that is pending", gives: wire.TombstoneShown{},
@@ -48,11 +48,11 @@ func (h *tombstoneHandlers) routes() []route {
 }
 
 func tombstoned() []parameter {
-	return []parameter{{name: "dry_run", kind: flag, about: "Tell which streams would be erased, and store nothing."}}
+	return []parameter{{name: "dry_run", kind: flag, about: "Report which streams would be erased, and store nothing."}}
 }
 
 func forced() []parameter {
-	return []parameter{{name: "force", kind: flag, about: "Carry it out before its time. It may stand in the body as well."}}
+	return []parameter{{name: "force", kind: flag, about: "Carry out the erasure before it is due. The body may have this field instead."}}
 }
 
 func pagedTombstones() []parameter {

@@ -131,7 +131,7 @@ func (s *Server) addDataTools() {
 	add(s, tool{
 		name: nameOfPost, title: "Write an event", writes: true,
 		description: "Writes one event to an aggregate of the running server. The event is stored for good: it cannot be changed or removed. Try it with dry_run first: " +
-			"the answer tells whether it is accepted, why not (refusals), what it implies (events, as a tree) and the states afterwards. " +
+			"the answer says whether it is accepted, why not (refusals), what it implies (events, as a tree) and the states afterwards. " +
 			"Pass previous_length when the event depends on a state that was read. " +
 			"An event type may have guards: the members of \"requires\" in the spec, asked in their order on the state before the event. The first that does not hold " +
 			"refuses the event with the code requirement_failed, its message, and the code that the spec gives it as details.requirement; implied events are " +

@@ -125,7 +125,7 @@ func (s *Server) refuseUnknownTools(next sdk.MethodHandler) sdk.MethodHandler {
 			return next(ctx, method, req)
 		}
 		if call.Params.Name == nameOfPost {
-			return s.failed(sentencef("This server is read-only, so it has no tool to write events. Whoever runs it can start it with --allow-writes.")), nil
+			return s.failed(sentencef("This server is read-only, so it has no tool to write events. Its administrator can start it with --allow-writes.")), nil
 		}
 		hint := "The tools are " + strings.Join(s.tools, ", ") + "."
 		if near := diag.Nearest(call.Params.Name, s.tools); near != "" {

@@ -180,7 +180,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (Delivery,
 			return Delivery{}, failure(err)
 		}
 		if l == nil {
-			return Delivery{}, j17.Errorf(j17.CodeConflict, "The listener of the delivery is not in the spec any more.")
+			return Delivery{}, j17.Errorf(j17.CodeConflict, "The listener of the delivery is no longer in the spec.")
 		}
 		if err := mustBeActive(l); err != nil {
 			return Delivery{}, err

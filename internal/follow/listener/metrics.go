@@ -5,15 +5,15 @@ import "j17/internal/core/part"
 // metrics are what is counted and measured of the part.
 func metrics(s *Service) []part.Metric {
 	return []part.Metric{
-		part.Counter("j17_deliveries_delivered_total", "Tries of deliveries that a listener has taken.",
+		part.Counter("j17_deliveries_delivered_total", "Attempts of deliveries that a listener accepted.",
 			func() uint64 { return s.Counts().Delivered }),
-		part.Counter("j17_deliveries_retried_total", "Tries of deliveries that failed and are made again.",
+		part.Counter("j17_deliveries_retried_total", "Attempts of deliveries that failed and are retried.",
 			func() uint64 { return s.Counts().Retried }),
 		part.Counter("j17_deliveries_failed_total", "Deliveries that were given up.",
 			func() uint64 { return s.Counts().Failed }),
-		part.Counter("j17_listeners_disabled_total", "Listeners whose endpoints have said that they are gone.",
+		part.Counter("j17_listeners_disabled_total", "Listeners that were disabled because their endpoints answered that they are gone.",
 			func() uint64 { return s.Counts().Disabled }),
-		part.Gauge("j17_deliveries_in_flight", "Tries of deliveries under way.",
+		part.Gauge("j17_deliveries_in_flight", "Attempts of deliveries under way.",
 			func() float64 { return float64(s.Counts().InFlight) }),
 	}
 }

@@ -14,7 +14,7 @@ func metrics(s *Service) []part.Metric {
 			func() uint64 { return s.Stats().Failed }),
 		part.Counter("j17_sagas_dead_lettered_total", "Sagas that were given up: a compensation was refused, or they could not be carried on.",
 			func() uint64 { return s.Stats().DeadLettered }),
-		part.Counter("j17_sagas_retried_total", "Sagas that an operator let go on.",
+		part.Counter("j17_sagas_retried_total", "Sagas that an operator retried.",
 			func() uint64 { return s.Stats().Retried }),
 		part.Counter("j17_saga_events_total", "Events written by sagas.", func() uint64 { return s.Stats().Events }),
 		part.Counter("j17_saga_compensations_total", "Events of sagas that undid a step.",

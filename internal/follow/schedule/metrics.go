@@ -7,7 +7,7 @@ func metrics(s *Service) []part.Metric {
 	return []part.Metric{
 		part.Counter("j17_scheduled_created_total", "Events that were scheduled for later.",
 			func() uint64 { return s.Stats().Created }),
-		part.Counter("j17_scheduled_fired_total", "Scheduled events that were written when their time had come.",
+		part.Counter("j17_scheduled_fired_total", "Scheduled events that were written when they were due.",
 			func() uint64 { return s.Stats().Fired }),
 		part.Counter("j17_scheduled_canceled_total", "Scheduled events that were cancelled.",
 			func() uint64 { return s.Stats().Canceled }),

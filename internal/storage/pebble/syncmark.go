@@ -218,7 +218,7 @@ func (m *marks) checkEnd(name string) error {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	if at >= 0 {
-		return fmt.Errorf("the file %s is damaged at byte %d, and what stands behind it was written later", path, at)
+		return fmt.Errorf("the file %s is damaged at byte %d, and the bytes behind it were written later", path, at)
 	}
 	return nil
 }

@@ -517,7 +517,7 @@ var (
 	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.
 	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
 	// ErrEnded: something that an archive shows was erased. Whoever copies it begins with a new one.
-	ErrEnded = errors.New("store: an erasure has ended the archive, begin anew")
+	ErrEnded = errors.New("store: an erasure has ended the archive, start again")
 )
 
 // IndexingError is ErrIndexing with how much is done. The events of a folder that an older version has written are indexed in

@@ -27,7 +27,7 @@ var (
 	// ErrNotFound: there is no such backup.
 	ErrNotFound = errors.New("there is no such backup")
 	// ErrMissing: a part that was to be kept is not there.
-	ErrMissing = errors.New("the part is not there any more")
+	ErrMissing = errors.New("the part no longer exists")
 	// ErrBusy: a backup is being written, so that nothing can be collected.
 	ErrBusy = errors.New("a backup is being written")
 	// ErrDoubt is what the error of Finish wraps where the backup may be there nevertheless: it was stored without an answer, and could not be removed.

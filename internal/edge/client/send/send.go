@@ -154,7 +154,7 @@ func (s *sender) resume(now journalHead) {
 	for _, done := range s.journal.done {
 		before += done.To - done.From
 	}
-	s.o.Note("Going on where %s tells that the last run was: %d of %d events are stored.\n", s.journal.name, before, kept.Events)
+	s.o.Note("Resuming from %s: the last run stored %d of %d events.\n", s.journal.name, before, kept.Events)
 	if kept.Seed != now.Seed {
 		s.o.Note("The file has changed since. What was stored stays as it is.\n")
 	}
