@@ -129,7 +129,7 @@ func (c *comparer) views(old, next *spec.Compiled) {
 		switch {
 		case was == nil:
 		case is == nil:
-			c.renamed(c.Report("/projections", projectionRemoved, m.Key), m.Key, added, "until nobody asks for it any more")
+			c.renamed(c.Report("/projections", projectionRemoved, m.Key), m.Key, added, "while anybody still asks for it")
 		default:
 			c.params(was, is, diag.Pointer("/projections").Key(m.Key))
 		}
@@ -206,7 +206,7 @@ func (c *comparer) tagsKept(old, next *spec.Compiled) {
 	slices.Sort(added)
 	for _, name := range slices.Sorted(maps.Keys(old.TagNames)) {
 		if next.TagNames[name] == nil {
-			c.renamed(c.Report("/aggregate_types", tagRemoved, name), name, added, "until nobody names it any more")
+			c.renamed(c.Report("/aggregate_types", tagRemoved, name), name, added, "while anybody still names it")
 		}
 	}
 }

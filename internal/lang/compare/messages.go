@@ -36,11 +36,11 @@ const (
 	eventRemoved diag.Message = "error at key: the event type %q of %q was removed; events of it could no longer be applied\n" +
 		"keep it; what is no longer written does no harm"
 	projectionRemoved diag.Message = "warning at key: the projection %q was removed; requests for it will fail\n" +
-		"keep it until nobody asks for it any more"
+		"keep it while anybody still asks for it"
 	tagRemoved diag.Message = "warning at key: no event type has the tag %q any more; conditions and filters that name it will be refused\n" +
-		"keep it until nobody names it any more"
+		"keep it while anybody still names it"
 	askedOtherwise diag.Message = "warning at key: the projection %q is asked for with %s now and was with %s; requests of the old form will fail\n" +
-		"declare it under another name, and keep the old one until nobody asks for it any more"
+		"declare it under another name, and keep the old one while anybody still asks for it"
 )
 
 // renamed sets the hint for a name that is gone and has been given to something else, which is asked for by the old name until then.

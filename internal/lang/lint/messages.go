@@ -45,7 +45,7 @@ const (
 		`times are texts with a date, a time and an offset, as "format": "date-time" lets in, or whole numbers of Unix seconds`
 	choiceOfNothing diag.Message = "warning: this is null where the predicate of $if does not hold, and %s is needed\n" +
 		`add "else"`
-	operandsUnlike diag.Message = "warning: %s compares nothing here: this is %s, and what stands before it %s\n" +
+	operandsUnlike diag.Message = "warning: %s compares nothing here: this is %s, and the operand before it %s\n" +
 		"let all operands be numbers, or all texts"
 	elementsOfKind diag.Message = "warning: the elements of %q are never %s: each is %s\n" +
 		"correct the path, or what it leads to"

@@ -345,7 +345,7 @@ func namesBelow(steps []value.Step, v value.Value) []string {
 func (c decoder) noField(at diag.Pointer, text string, known []string) {
 	d := c.Errorf(at, "there is no field %s in select", diag.Quote(text))
 	if slices.Contains(known, text) {
-		d.Hintf("a member with a dot in its name cannot be indexed, since what follows a dot is a member of what stands before it: select it under a name without one")
+		d.Hintf("a member with a dot in its name cannot be indexed, since a dot separates a member from its parent: select it under a name without one")
 		return
 	}
 	if field, reverse := strings.CutPrefix(text, "-"); reverse && slices.Contains(known, field) {

@@ -14,7 +14,7 @@ const (
 	// Structure.
 	tooLarge diag.Message = "error: the spec has %d bytes; at most %d are accepted\n" +
 		"split the application into several instances, or move large constants into events"
-	longNames diag.Message = "error: names of the spec are too long for what stands below them\n" +
+	longNames diag.Message = "error: names of the spec are too long for the names below them\n" +
 		"shorten the longest keys of objects that hold much"
 	bothKeys    diag.Message = "error at key: %+q and %+q cannot stand side by side\nkeep one of them"
 	empty       diag.Message = "error: %s must not be empty"

@@ -241,7 +241,7 @@ func (c decoder) missingKey(at diag.Pointer, what, key string) {
 		"sources":         `write what is read, as in "for_each": "order", "sources": {"order": "$key"}`,
 		"select":          `write the result, as in "select": {"status": "$.order.status"}`,
 		"that":            `write what has to hold, as in "that": {"gte": ["$.state.balance", "$.data.amount"]}`,
-		"message":         `write what whoever is refused reads, as in "message": "The account is closed."`,
+		"message":         `write the message of the refusal, as in "message": "The account is closed."`,
 		"value":           `write where the value stands in the event, as in "value": "$.data.email"`,
 	}[key]
 }

@@ -227,7 +227,7 @@ func (c *compiler) form(v value.Value, at diag.Pointer, key string, keeps bool) 
 	case v.Len() > 1 && o.alone:
 		d := c.errorf(at, "%q must be the only key of its object", key)
 		if o.form == Text || o.form == Computed {
-			d.Hintf(`take out what stands beside it; where an object is meant, the value needs a name, as in {"name": {%q: [...]}}`, key)
+			d.Hintf(`remove the other members; where an object is meant, the value needs a name, as in {"name": {%q: [...]}}`, key)
 		} else {
 			d.Hintf(`use {"$merge": [...]} to put several objects together`)
 		}
