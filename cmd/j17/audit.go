@@ -70,7 +70,7 @@ func auditListCommand(e *env) *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List records of the audit log, the newest first", Args: noArgs,
+		Use: "list", Short: "List records of the audit log, newest first", Args: noArgs,
 		Long:    "List records of the audit log, the newest first: of all instances that you may audit, or of one with --instance.",
 		Example: "  j17 audit list --instance shop --action key --limit 20",
 	}
@@ -116,7 +116,7 @@ func auditListCommand(e *env) *cobra.Command {
 func auditExportCommand(e *env) *cobra.Command {
 	var filter auditFilter
 	cmd := &cobra.Command{
-		Use: "export", Short: "Print the audit log as lines of JSON, the newest first", Args: noArgs,
+		Use: "export", Short: "Print the audit log as lines of JSON, newest first", Args: noArgs,
 		Example: "  j17 audit export --from 2026-11-01 --to 2026-12-01 > november.jsonl",
 	}
 

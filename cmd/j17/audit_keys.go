@@ -14,7 +14,7 @@ import (
 func auditKeysCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "keys", Short: "List the verifier keys of an environment's log, the newest first", Args: noArgs,
+		Use: "keys", Short: "List the verifier keys of an environment's log, newest first", Args: noArgs,
 		Long: `List the verifier keys of the log of an environment, the newest first: what 'j17 audit verify --key' takes. It takes an API key, as 'j17 state get'
 does, or else the login of an operator who may see the instance, such as an auditor or a privacy officer. Get the keys once, on a way that you trust, and keep them: a key that comes with the file that it is to prove proves little.`,
 		Example: "  j17 audit keys --env prod",

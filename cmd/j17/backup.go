@@ -171,7 +171,7 @@ func positionOf(t *repository.TenantManifest) *string {
 func backupListCommand(e *env) *cobra.Command {
 	b := &backups{env: e}
 	cmd := &cobra.Command{
-		Use: "list FOLDER", Short: "List the backups in a folder or a bucket, the newest first",
+		Use: "list FOLDER", Short: "List the backups in a folder or a bucket, newest first",
 		Long: "List the backups in a folder or a bucket, the newest first. That needs no key.\n\n" + repositoryHelp +
 			"\n\nExit code 6: there is no backup. 7: one cannot be read; the others are listed.",
 		Example: "  j17 backup list j17-data-backups\n  j17 backup list s3://backups/j17 --s3-endpoint https://s3.example.com", Args: exactly("FOLDER"),

@@ -148,7 +148,7 @@ func (o *operating) awaitCheckpoint(ctx context.Context, raw json.RawMessage) (j
 
 func checkpointListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Checkpoint]{
-		short: "List the checkpoints of an environment, the newest first", example: "  j17 checkpoint list --env staging",
+		short: "List the checkpoints of an environment, newest first", example: "  j17 checkpoint list --env staging",
 		path: "checkpoints", header: []string{"id", "name", "of", "status", "aggregates", "position", "created"},
 		describe: func(c wire.Checkpoint) []string {
 			return []string{c.ID, nameOf(&c), ofCheckpoint(&c), statusOf(&c), strconv.FormatUint(c.Aggregates, 10), c.Position, when(c.CreatedAt)}
@@ -261,7 +261,7 @@ func rootCreateCommand(e *env) *cobra.Command {
 
 func rootListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.RootCheckpoint]{
-		short: "List the roots that were noted, the newest first", example: "  j17 checkpoint root list --env prod",
+		short: "List the recorded roots, newest first", example: "  j17 checkpoint root list --env prod",
 		path: "root-checkpoints", header: []string{"id", "reason", "events", "position", "root", "created"},
 		describe: func(c wire.RootCheckpoint) []string {
 			return []string{c.ID, c.Reason, strconv.FormatUint(c.Size, 10), c.Position, c.Root, when(c.CreatedAt)}
@@ -271,7 +271,7 @@ func rootListCommand(e *env) *cobra.Command {
 
 func rootDeleteCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.RootCheckpointMade]{
-		use: "delete ID", short: "Delete a root that was noted", example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3",
+		use: "delete ID", short: "Delete a recorded root", example: "  j17 checkpoint root delete chk_4k7vx9tz2nqr8w3",
 		method: http.MethodDelete, path: "root-checkpoints/{}", show: onOneLine(func(m wire.RootCheckpointMade) string { return m.RootCheckpoint.ID + "  deleted" }),
 	})
 }

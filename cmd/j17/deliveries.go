@@ -15,7 +15,7 @@ func listenerDeliveriesCommand(e *env) *cobra.Command {
 
 func deliveriesListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Delivery]{
-		short: "List deliveries, the newest first", example: "  j17 listener deliveries list --listener accounting --status failed",
+		short: "List deliveries, newest first", example: "  j17 listener deliveries list --listener accounting --status failed",
 		path: "deliveries", header: deliveryHeader(), describe: describeDelivery, limit: newestRows,
 		filters: []rowFilter{
 			withStatus("pending", "delivered", "failed"),
@@ -53,7 +53,7 @@ func answerOf(status *int, fault *string) string {
 
 func deliveriesShowCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.DeliveryShown]{
-		use: "show ID", short: "Show a delivery with each of its tries", example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
+		use: "show ID", short: "Show a delivery with each of its attempts", example: "  j17 listener deliveries show dlv_4k7vx9tz2nqr8w3",
 		long:   "Show a delivery with each of its attempts and the beginning of the answer. --json adds the message that was sent.",
 		method: http.MethodGet, path: "deliveries/{}", show: printDelivery,
 	})

@@ -23,7 +23,7 @@ func listenersCommand(e *env) *cobra.Command {
 
 func listenerListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Listener]{
-		short: "List the listeners of an environment and how far they are; --json has their secrets", note: "Their secrets are in --json.", example: "  j17 listener list --env staging",
+		short: "List the listeners of an environment with their progress; --json has their secrets", note: "Their secrets are in --json.", example: "  j17 listener list --env staging",
 		path: "listeners", header: listenerHeader(), describe: describeListener,
 	})
 }
@@ -36,21 +36,21 @@ func describeListener(l wire.Listener) []string {
 
 func listenerPauseCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ListenerChanged]{
-		use: "pause NAME", short: "Tell a listener nothing more until it is resumed", example: "  j17 listener pause accounting --env prod",
+		use: "pause NAME", short: "Pause a listener until it is resumed", example: "  j17 listener pause accounting --env prod",
 		method: http.MethodPost, path: "listeners/{}/pause", show: inOneRow(listenerHeader, changedListener),
 	})
 }
 
 func listenerResumeCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ListenerChanged]{
-		use: "resume NAME", short: "Go on with a listener that was paused or disabled, where it was", example: "  j17 listener resume accounting --env prod",
+		use: "resume NAME", short: "Resume a listener that was paused or disabled, where it stopped", example: "  j17 listener resume accounting --env prod",
 		method: http.MethodPost, path: "listeners/{}/resume", show: inOneRow(listenerHeader, changedListener),
 	})
 }
 
 func listenerRotateCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ListenerChanged]{
-		use: "rotate-secret NAME", short: "Give a listener a new secret, and print it", example: "  j17 listener rotate-secret accounting --env prod",
+		use: "rotate-secret NAME", short: "Rotate the secret of a listener, and print the new one", example: "  j17 listener rotate-secret accounting --env prod",
 		long:   "Give a listener a new secret, and print it. For a day messages are signed with the previous one as well.",
 		method: http.MethodPost, path: "listeners/{}/rotate_secret", show: onOneLine(func(m wire.ListenerChanged) string { return m.Listener.Secret }),
 	})

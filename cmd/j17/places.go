@@ -22,7 +22,7 @@ func placesNearbyCommand(e *env) *cobra.Command {
 	var at string
 	var radius float64
 	return placesByCommand(e, question{
-		name: "nearby", short: "Print what is around a point, nearest first",
+		name: "nearby", short: "Print the aggregates around a point, nearest first",
 		long: "Print the aggregates of a type that are around a point, nearest first, with how many metres they are away.",
 		example: `  j17 places nearby store --at 40.7,-74.0 --radius 5000
   j17 places nearby store --at 40.7,-74.0 --limit 10 --json`,
@@ -42,7 +42,7 @@ func placesNearbyCommand(e *env) *cobra.Command {
 func placesContainingCommand(e *env) *cobra.Command {
 	var at string
 	return placesByCommand(e, question{
-		name: "containing", short: "Print whose areas contain a point",
+		name: "containing", short: "Print the aggregates whose areas contain a point",
 		long:    "Print the aggregates of a type whose areas contain a point, in the order of their ids.",
 		example: "  j17 places containing district --at 40.7,-74.0",
 		flags: func(cmd *cobra.Command) {
@@ -55,7 +55,7 @@ func placesContainingCommand(e *env) *cobra.Command {
 func placesWithinCommand(e *env) *cobra.Command {
 	var box, polygon string
 	return placesByCommand(e, question{
-		name: "within", short: "Print what is in an area",
+		name: "within", short: "Print the aggregates in an area",
 		long: "Print the aggregates of a type that are in a box or in a polygon, in the order of their ids.",
 		example: `  j17 places within store --box 40.6,-74.1,40.9,-73.8
   j17 places within store --polygon 40.6,-74.1,40.9,-74.0,40.7,-73.8 --json`,

@@ -57,7 +57,7 @@ func decoded[T any](raw json.RawMessage) (T, error) {
 
 func projectionListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Projection]{
-		short: "List the projections of an environment and how far their indexes are", example: "  j17 projection list --env staging",
+		short: "List the projections of an environment with the progress of their indexes", example: "  j17 projection list --env staging",
 		path: "projections", header: []string{"name", "origin", "status", "rows", "lag"},
 		describe: func(p wire.Projection) []string {
 			status, indexed := p.Status, ""

@@ -20,7 +20,7 @@ func sagasCommand(e *env) *cobra.Command {
 
 func sagaListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Saga]{
-		short: "List the sagas of an environment, the newest first", example: "  j17 saga list --status failed --env staging",
+		short: "List the sagas of an environment, newest first", example: "  j17 saga list --status failed --env staging",
 		path: "sagas", header: sagaHeader(), describe: describeSaga, limit: newestRows,
 		filters: []rowFilter{
 			withStatus("queued", "running", "completed", "failed", "dead_lettered"),
@@ -54,16 +54,16 @@ func ofUnix(seconds int64) string {
 
 func sagaShowCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.SagaDetail]{
-		use: "show ID", short: "Show a saga, with its steps and all that has happened to it", example: "  j17 saga show sag_4k7vx9tz2nqr8w3",
+		use: "show ID", short: "Show a saga, with its steps and its history", example: "  j17 saga show sag_4k7vx9tz2nqr8w3",
 		method: http.MethodGet, path: "sagas/{}", show: printSaga,
 	})
 }
 
 func sagaRetryCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.SagaDetail]{
-		use: "retry ID", short: "Let a saga go on that has failed or was given up", example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
-		long: `Let a saga go on: one that has failed from the step that failed, without repeating what was undone, and one that was given up from what was
-refused. Any other one is left as it is (exit code 4).`,
+		use: "retry ID", short: "Retry a saga that has failed or was given up", example: "  j17 saga retry sag_4k7vx9tz2nqr8w3",
+		long: `Retry a saga: one that has failed from the step that failed, without repeating what was undone, and one that was given up from the event that
+was refused. Any other saga is left as it is (exit code 4).`,
 		method: http.MethodPost, path: "sagas/{}/retry", show: printSaga,
 	})
 }

@@ -41,7 +41,7 @@ func describeScheduled(s wire.Scheduled) []string {
 func scheduledCancelCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ScheduledEvent]{
 		use: "cancel ID", short: "Cancel a scheduled event, or give one up that could not be written", example: "  j17 scheduled cancel sch_4k7vx9tz2nqr8w3",
-		long: `Cancel a scheduled event that is pending, or give a dead letter up: it never comes then, and no retry brings it back. What is over cannot be
+		long: `Cancel a scheduled event that is pending, or give a dead letter up: it then never comes, and no retry brings it back. One that is over cannot be
 cancelled (exit code 4).`,
 		method: http.MethodDelete, path: "scheduled/{}", confirm: "Cancel the scheduled event {} for good?", show: inOneRow(scheduledHeader, scheduledRow),
 	})
@@ -49,7 +49,7 @@ cancelled (exit code 4).`,
 
 func scheduledRetryCommand(e *env) *cobra.Command {
 	return verbCommand(e, verb[wire.ScheduledEvent]{
-		use: "retry ID", short: "Try a scheduled event again that was given up or refused", example: "  j17 scheduled retry sch_4k7vx9tz2nqr8w3",
+		use: "retry ID", short: "Retry a scheduled event that was given up or refused", example: "  j17 scheduled retry sch_4k7vx9tz2nqr8w3",
 		long:   "Try a dead letter again, or an event that its aggregate has refused: at once, with no attempts counted. Others cannot be tried again (exit code 4).",
 		method: http.MethodPost, path: "scheduled/{}/retry", show: inOneRow(scheduledHeader, scheduledRow),
 	})

@@ -20,7 +20,7 @@ import (
 func specHistoryCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "history", Short: "List the versions of the spec of an environment, the newest first", Args: noArgs,
+		Use: "history", Short: "List the versions of the spec of an environment, newest first", Args: noArgs,
 		Example: "  j17 spec history --env staging",
 	}
 

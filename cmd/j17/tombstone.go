@@ -127,7 +127,7 @@ func printAffected(e *env, streams []wire.AffectedStream) error {
 
 func tombstoneListCommand(e *env) *cobra.Command {
 	return listCommand(e, listing[wire.Tombstone]{
-		short: "List the tombstones of an environment, the newest first", example: "  j17 tombstone list --status pending",
+		short: "List the tombstones of an environment, newest first", example: "  j17 tombstone list --status pending",
 		path: "tombstones", header: tombstoneHeader(), describe: describeTombstone,
 		filters: []rowFilter{withStatus("pending", "executing", "completed", "cancelled")},
 	})

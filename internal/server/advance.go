@@ -74,7 +74,7 @@ func (s *stepper) advance(ctx context.Context, by time.Duration) (time.Time, err
 // maxRounds bounds how often all work is done at one moment: work that is due and cannot be done would go on for ever.
 const maxRounds = 100
 
-// settle does all that is due at this moment, also what only becomes due by that, until nothing happens any more.
+// settle does all that is due at this moment, also what only becomes due by that, until nothing happens any longer.
 func (s *stepper) settle(ctx context.Context) error {
 	seen, err := s.changes(ctx, 0)
 	for range maxRounds {

@@ -15,7 +15,7 @@ import (
 type workPlace struct {
 	// target is the folder, work where it is made.
 	target, work string
-	// inside tells that the folder is there and cannot be replaced, as one that something is mounted on: then its content is made in it.
+	// inside reports that the folder is there and cannot be replaced, as one that something is mounted on: then its content is made in it.
 	inside bool
 	// mode is that of the empty folder that was there, 0 for none.
 	mode fs.FileMode
@@ -73,7 +73,7 @@ func newWorkPlace(target string) (*workPlace, error) {
 	return p, err
 }
 
-// sweep removes the folders with such names in which nobody works any more.
+// sweep removes the folders with such names in which nobody works any longer.
 func sweep(dir, prefix string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -209,7 +209,7 @@ func (r *restoring) run(ctx context.Context) (Restored, error) {
 }
 
 // forgottenAtOnce is how many aggregates are forgotten at a time: some of those who keep anything go through all that they have each time.
-// purgedAtOnce is of how many old bytes are removed at a time: tables are written anew each time.
+// purgedAtOnce is of how many old bytes are removed at a time: tables are written again each time.
 const (
 	forgottenAtOnce = 1000
 	purgedAtOnce    = 1 << 16
@@ -229,7 +229,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 		return err
 	}
 
-	// Indexes are to be built anew, and nobody builds here. What is kept of those that were is not restored.
+	// Indexes are to be rebuilt, and nobody builds here. What is kept of those that were is not restored.
 	var erases []func(context.Context, j17.Tenant, part.Erased) error
 	var spaces []store.Declared
 	for _, p := range s.parts() {

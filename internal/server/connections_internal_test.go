@@ -377,7 +377,7 @@ func TestARequestThatWasBegunHasLessTime(t *testing.T) {
 }
 
 // TestAServerThatStopsEndsHalfARequest shuts a server of the program's down, and waits for nothing: net/http would close such a connection as well,
-// but only some seconds later, and not any more where nobody waits for it.
+// but only some seconds later, and not any longer where nobody waits for it.
 func TestAServerThatStopsEndsHalfARequest(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	s := &Server{options: Options{Logger: logger}, connections: newConnections(logger, nil)}

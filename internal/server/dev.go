@@ -54,7 +54,7 @@ type DeployAttempt struct {
 	Found  []diag.Diagnostic
 	// Incompatible lists what existing events may not survive. A development server deploys all the same.
 	Incompatible []diag.Diagnostic
-	// Compared tells that there was a spec before, and Changes what the new one says otherwise.
+	// Compared reports that there was a spec before, and Changes what the new one says otherwise.
 	Compared bool
 	Changes  []compare.Change
 	// Unreached names the listeners at addresses of this machine, which the server was not told to reach.
@@ -308,7 +308,7 @@ func (d *Dev) advance(ctx context.Context, by time.Duration) (time.Time, error) 
 // makeCredentials makes what a development server needs. A crash before the file is written leaves an instance without
 // known keys; it gets new ones.
 func (d *Dev) makeCredentials(ctx context.Context) error {
-	// The instance, without keys of ours that nobody knows any more. A folder that was restored may have one of another name.
+	// The instance, without keys of ours that nobody knows any longer. A folder that was restored may have one of another name.
 	registry := d.server.registry
 	instance, ok := registry.Instances.ByName(devInstance)
 	if !ok {

@@ -25,7 +25,7 @@ func (s *Server) openErasures() {
 	s.registry.Faults.Names = s.namesOf
 }
 
-// namesOf returns what an aggregate is called beside its key. One of a type that the spec does not have any more has no names.
+// namesOf returns what an aggregate is called beside its key. One of a type that the spec no longer has has no names.
 func (s *Server) namesOf(ctx context.Context, t j17.Tenant, key j17.Key) (names j17.Names, err error) {
 	d, err := s.engine.Decider(t)
 	if err != nil || d.Types[key.Type] == nil {

@@ -20,7 +20,7 @@ type forgetting struct {
 	rounds atomic.Int32
 }
 
-// completed tells that something was erased.
+// completed reports that something was erased.
 func (f *forgetting) completed() { f.rounds.Store(forgetRounds) }
 
 // runForgetting overwrites memory when something was erased, until the context ends.
@@ -29,7 +29,7 @@ func (s *Server) runForgetting(ctx context.Context) error {
 	return nil
 }
 
-// forget removes from memory what is not referred to any more, where something was erased. If that fails it is done the next time.
+// forget removes from memory what is no longer referred to, where something was erased. If that fails it is done the next time.
 func (s *Server) forget(ctx context.Context) error {
 	left := s.forgetting.rounds.Load()
 	if left == 0 {

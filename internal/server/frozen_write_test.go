@@ -238,7 +238,7 @@ func (h *house) upload(env, name string, content []byte) {
 	}
 }
 
-// pack writes the files of a folder into an archive, without those that a store makes anew.
+// pack writes the files of a folder into an archive, without those that a store rebuilds.
 func pack(t *testing.T, dir, file string) {
 	t.Helper()
 	var b bytes.Buffer

@@ -17,7 +17,7 @@ const (
 	fillBytes, fillLooks = 64 << 10, 2
 )
 
-// forgetHeap overwrites what is on the heap and is not referred to any more. The runtime frees objects without touching their content: it can be
+// forgetHeap overwrites what is on the heap and is no longer referred to. The runtime frees objects without touching their content: it can be
 // read in the memory of the process until the place is taken again.
 //
 //  1. Free pages are allocated once, which clears them: collections, and stacks of goroutines, would take them as they are.

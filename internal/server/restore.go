@@ -178,7 +178,7 @@ func (h *handover) round(ctx context.Context, environments []environment) []envi
 	return again
 }
 
-// try hands over one environment, and tells whether that has to be tried again.
+// try hands over one environment, and reports whether that has to be tried again.
 func (h *handover) try(ctx context.Context, e environment) bool {
 	err := panics.Caught(func() error { return h.hand(ctx, e.instance, e.env) })
 	again := ctx.Err() == nil && err != nil && j17.CodeOf(err) != j17.CodeNotFound // else gone since

@@ -150,7 +150,7 @@ type follower struct {
 	arrived chan struct{}
 	// reported is when uses of keys were told last.
 	reported time.Time
-	// differs tells that the headnode has another node secret.
+	// differs reports that the headnode has another node secret.
 	differs bool
 }
 

@@ -75,7 +75,7 @@ type ServeOptions struct {
 	TLSMin string
 	// HTTPListen is the address of the plain listener beside an encrypted one, which leads to it; "" for none.
 	HTTPListen string
-	// Reload, if not nil, makes the server read its certificates anew.
+	// Reload, if not nil, makes the server read its certificates again.
 	Reload <-chan struct{}
 
 	// NodeSecretFile holds the secret that nodes know each other by, and in a second line one that is taken from others as well; "" means one

@@ -207,7 +207,7 @@ type Server struct {
 	forgetting  forgetting
 
 	// The rest is set by OpenServe, where it is wanted: what stands in front of the public handler, the plain listener beside
-	// an encrypted one, certificates from files, what asks to read them anew, those of an authority, and what keeps a worker
+	// an encrypted one, certificates from files, what asks to read them again, those of an authority, and what keeps a worker
 	// in step.
 	face         func(http.Handler) http.Handler
 	plain        net.Listener

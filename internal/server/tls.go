@@ -47,7 +47,7 @@ type ACME struct {
 	CAFile string
 }
 
-// certificates holds a pair of files in memory and reads them anew when they change.
+// certificates holds a pair of files in memory and reads them again when they change.
 type certificates struct {
 	files  Certificate
 	logger *slog.Logger
@@ -106,7 +106,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { ret
 // certificateInterval is how often files of certificates are looked at.
 const certificateInterval = 10 * time.Second
 
-// watchCertificates reads certificates anew when their files change, and when asked to.
+// watchCertificates reads certificates again when their files change, and when asked to.
 func (s *Server) watchCertificates(ctx context.Context) error {
 	if len(s.certificates) == 0 {
 		return nil
@@ -174,7 +174,7 @@ func (s *Server) publicTLS(o ServeOptions) error {
 	return nil
 }
 
-// How often the log tells that there is no certificate for a name, and that one was not renewed.
+// How often the log reports that there is no certificate for a name, and that one was not renewed.
 const (
 	missingInterval   = time.Minute
 	unrenewedInterval = 6 * time.Hour

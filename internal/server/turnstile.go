@@ -16,7 +16,7 @@ type turnstile struct {
 	clock clock.Clock
 
 	mu sync.Mutex
-	// moving is done when the clock is not moved any more; nil while it is not moved.
+	// moving is done when the clock is no longer moved; nil while it is not moved.
 	moving context.Context //nolint:containedctx // it is the signal that a move is over
 	// writes counts those that were let in at this moment without a pause.
 	writes int
@@ -65,7 +65,7 @@ func (s *turnstile) pass(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// closed counts a write, and tells whether it has to wait until the turnstile opens, or the move is over.
+// closed counts a write, and reports whether it has to wait until the turnstile opens, or the move is over.
 func (s *turnstile) closed() (moving context.Context, until time.Time, closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

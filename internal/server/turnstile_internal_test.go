@@ -68,7 +68,7 @@ func TestWritesBesideAMoveTakeTheirTime(t *testing.T) {
 	clk.still = false
 	clk.Advance(lastWait)
 
-	// At the next moment the pauses begin anew, and only after a moment without any some writes are let in at once.
+	// At the next moment the pauses begin again, and only after a moment without any some writes are let in at once.
 	gate.next()
 	if again := pass(100); !slices.Equal(again, got) {
 		t.Errorf("at the next moment: %v", again)

@@ -1,5 +1,5 @@
-// Package apikey knows the form of API keys, which are made, told apart and looked up by it. It knows of none whether it is good for anything:
-// who wants to look at a key before it is kept or sent needs no control plane.
+// Package apikey defines the form of API keys, by which they are generated, distinguished and looked up. It does not know which keys are valid:
+// code that inspects a key before it is stored or sent needs no control plane.
 package apikey
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // An API key is "j17_0_", the environment, "_", 32 random characters of 5 bits each, and 7 characters that
-// hold the CRC-32 of everything before them, so that a mistyped key is told apart from a wrong one without a look-up.
+// hold the CRC-32 of everything before them, so that a mistyped key is distinguished from a wrong one without a look-up.
 const (
 	prefix         = "j17_0_"
 	alphabet       = "123456789abcdefghjkmnpqrstuvwxyz"

@@ -181,7 +181,7 @@ func TestCrossingEdgesAreFound(t *testing.T) {
 	})
 }
 
-// crosses looks at all pairs of edges; near tells that one is too close a case for it.
+// crosses looks at all pairs of edges; near reports that one is too close a case for it.
 func crosses(ring []geo.Point) (found, near bool) {
 	n := len(ring)
 	side := func(a, b, p vector) float64 { c := a.cross(b); return c.dot(p) / c.norm() }

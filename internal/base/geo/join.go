@@ -48,11 +48,11 @@ type joining struct {
 type mapped struct {
 	placed *placed
 	outer  bool
-	// turned tells that the area is to the right of its edges as they were given.
+	// turned reports that the area is to the right of its edges as they were given.
 	turned bool
 }
 
-// seamEdge is an edge along longitude 180 or -180, between two of the latitudes. north tells that it leads north where the area is to its left.
+// seamEdge is an edge along longitude 180 or -180, between two of the latitudes. north reports that it leads north where the area is to its left.
 type seamEdge struct {
 	ring, first int
 	side        int

@@ -18,7 +18,7 @@ type ring struct {
 	vertices []s2.Point
 	// area is in square metres; 0 for one that was kept.
 	area float64
-	// origin tells that the ring encloses the fixed point from which crossings are counted.
+	// origin reports that the ring encloses the fixed point from which crossings are counted.
 	origin bool
 	// given is what the ring was read from, nil for one that was kept.
 	given *placed
@@ -178,7 +178,7 @@ func (r ring) reversed() ring {
 
 func (r *ring) loop() *s2.Loop { return s2.LoopFromPoints(r.vertices) }
 
-// inside is what a ring encloses, for whoever asks it for many rings.
+// inside is what a ring encloses, for callers that compare many rings with it.
 type inside struct {
 	loop  *s2.Loop
 	known map[s2.Point]bool
@@ -323,7 +323,7 @@ func DecodeShape(src []byte) (*Shape, error) {
 	return s, nil
 }
 
-// decoder takes numbers off bytes. Once it has failed it returns nothing any more.
+// decoder takes numbers off bytes. Once it has failed, it returns nothing.
 type decoder struct {
 	src    []byte
 	failed bool

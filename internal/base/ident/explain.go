@@ -31,7 +31,7 @@ func (r *Rules) versionList() string {
 	return "version " + strings.Join(vs[:last], ", ") + " or " + vs[last]
 }
 
-// fault says in one sentence why s is no identifier, as exactly as can be told from what s resembles.
+// fault says in one sentence why s is no identifier, as exactly as its resemblance to one allows.
 func (r *Rules) fault(s string) string {
 	if s == "" {
 		return "The identifier is empty."

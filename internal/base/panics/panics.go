@@ -1,8 +1,8 @@
-// Package panics keeps a panic from ending the process where the goroutine that it happens on has nobody above it. A request, a subscription
-// and a build take panics down at their top, where they are logged and answered; a goroutine that one of them begins has no such top.
+// Package panics keeps a panic from ending the process where the goroutine that it happens on has no caller to recover it. A request, a subscription
+// and a build recover panics at their top, where they are logged and answered; a goroutine that one of them starts has no such top.
 //
-// Whoever begins a goroutine does it by Parts, calls Caught or Logged first thing on it, or has a reason to do none of that: TestGoroutines knows
-// them all.
+// Code that starts a goroutine does it by Parts, calls Caught or Logged as the first thing on it, or has a reason to do neither: TestGoroutines
+// lists them all.
 package panics
 
 import (
@@ -18,14 +18,14 @@ import (
 // mostFrames is how many calls an error names that led to a panic, the latest first.
 const mostFrames = 8
 
-// Caught calls do and returns its error, or one that tells of its panic and where that came from.
+// Caught calls do and returns its error, or one that describes its panic and where that came from.
 func Caught(do func() error) error {
 	_, err := caught(do)
 	return err
 }
 
-// Logged is Caught for work whose errors nobody hears of, because whoever needs it does it once more and meets them. A panic is logged, with what
-// the work is.
+// Logged is Caught for work whose errors are not returned, because a caller that needs the result repeats the work and meets them. A panic is logged,
+// with a description of the work.
 func Logged(ctx context.Context, to *slog.Logger, what string, do func() error) error {
 	panicked, err := caught(do)
 	if panicked {
@@ -47,7 +47,7 @@ func caught(do func() error) (panicked bool, err error) {
 // what went wrong.
 func where() string {
 	pcs := make([]uintptr, 4*mostFrames)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // behind whoever recovers
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)]) // behind the function that recovers
 	var places []string
 	for more := true; more && len(places) < mostFrames; {
 		var f runtime.Frame
@@ -58,8 +58,8 @@ func where() string {
 	return strings.Join(places, ", ")
 }
 
-// Parts are parts of one piece of work that are done beside each other. Where one of them panics, so does whoever waits for them: a fault is
-// told where all others of the piece are told, and the process goes on. The zero Parts has none.
+// Parts are parts of one piece of work that run concurrently. Where one of them panics, so does the goroutine that waits for them: a fault is
+// reported where all others of the piece are reported, and the process goes on. The zero Parts has none.
 type Parts struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -69,7 +69,7 @@ type Parts struct {
 // Go does a part on a goroutine of its own.
 func (p *Parts) Go(part func()) { p.running.Go(func() { p.Do(part) }) }
 
-// Do does a part at once, for whoever waits for the others afterwards.
+// Do runs a part on the goroutine of the caller, which waits for the others afterwards.
 func (p *Parts) Do(part func()) {
 	err := Caught(func() error {
 		part()

@@ -312,7 +312,7 @@ func (w wide) value() (Value, error) {
 	return plain(digits, max(w.scale, 0), negative), nil
 }
 
-// shortest is value without zeros at the end of what stands after the point.
+// shortest is value without trailing zeros after the point.
 func (w wide) shortest() (Value, error) {
 	digits, negative, err := w.digits()
 	if err != nil {

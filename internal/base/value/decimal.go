@@ -69,7 +69,7 @@ func (v Value) AppendDigits(dst []byte) (digits []byte, sign, magnitude int) {
 	return dst, p.sign, int(p.mag)
 }
 
-// significant finds the significant digits in a number's text: what stands before the first, how many there are, and their
+// significant finds the significant digits in a number's text: the length of the text before the first, how many there are, and their
 // magnitude. It looks at the zeros around them alone.
 func significant(s string) (before, digits int, mag int32) {
 	mantissa, exponent := splitExponent(s)

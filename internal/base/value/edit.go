@@ -24,11 +24,11 @@ type Editor struct {
 // NewEditor returns an editor that owns nothing yet.
 func NewEditor() *Editor { return &Editor{own: new(token)} }
 
-// Freeze gives up everything that the editor owns: values it returned so far will not change any more. It has to be
+// Freeze gives up everything that the editor owns: values it returned so far will no longer change. It has to be
 // called before a container is kept in a second place.
 func (e *Editor) Freeze() { e.own = new(token) }
 
-// Release gives up what the editor owns of v: v will not change any more, while what it stands in may still be changed in place. It
+// Release gives up what the editor owns of v: v will no longer change, while its container may still be changed in place. It
 // is what Freeze is, for a container of which it is known that all it has was put into it by the editor or is not the editor's at
 // all. It returns how many values it visited.
 func (e *Editor) Release(v Value) (visited int) {
@@ -351,7 +351,7 @@ func (e *Editor) RemoveElem(arr Value, i int) Value {
 	return arrayOf(a)
 }
 
-// Room returns what it takes to put a value at the end of steps, beside the value: the value that stands there, and what
+// Room returns what it takes to put a value at the end of steps, beside the value itself: the present value there, and what
 // new keys and containers on the way take when there is none. It reports false where Put does.
 func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 	for i := range steps {
@@ -392,7 +392,7 @@ func Room(root Value, steps []Step) (old Value, room Weight, ok bool) {
 }
 
 // Put returns root with v at the end of steps, which makes it grow by grown. Missing and null containers on the way
-// become objects. It reports false, and changes nothing, when a step does not fit what stands there: a key into anything but an
+// become objects. It reports false, and changes nothing, when a step does not fit the value there: a key into anything but an
 // object, an index into anything but an array or out of its range.
 func (e *Editor) Put(root Value, steps []Step, v Value, grown Weight) (Value, bool) {
 	if len(steps) == 0 {

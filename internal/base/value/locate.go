@@ -145,7 +145,7 @@ func (s *scanner) inside(n *sought) map[string]bool {
 	}
 }
 
-// name reads the key of a member and what stands between it and the value.
+// name reads the key of a member and the separator before the value.
 func (s *scanner) name() string {
 	from := s.pos
 	s.skip()

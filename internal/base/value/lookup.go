@@ -125,7 +125,7 @@ func (l *Lookups) of(a *array, field string, steps []Step) *lookup {
 	return l.recent[at]
 }
 
-// Forget lets go of all arrays.
+// Forget drops all arrays.
 func (l *Lookups) Forget() { l.recent = [4]*lookup{} }
 
 // indexedWork is what it takes to put an element into an index.
@@ -238,7 +238,7 @@ func (l *Lookups) removed(a *array, i int) {
 	}
 }
 
-// drop forgets the index. It is made anew when the array has been searched some more.
+// drop forgets the index. It is rebuilt when the array has been searched some more.
 func (x *lookup) drop() { *x = lookup{arr: x.arr, field: x.field, steps: x.steps} }
 
 // Limits of what a hash looks at, so that it takes a moment whatever the value is.

@@ -533,7 +533,7 @@ func eightBytes(s string, i int) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// special finds the bytes that cannot stand in a JSON string as they are: quotes, backslashes and control characters. The lowest
+// special finds the bytes that have to be escaped in a JSON string: quotes, backslashes and control characters. The lowest
 // bit that is set is the highest of the first such byte; none is where there is no such byte.
 func special(x uint64) uint64 {
 	quote, slash := x^(ones*'"'), x^(ones*'\\')

@@ -30,7 +30,7 @@ func (k *known) load() (Weight, bool) {
 }
 
 func (k *known) store(w Weight) {
-	atomic.StoreInt64(&k.values, int64(w.Values)) // before the bytes, which tell that it is there
+	atomic.StoreInt64(&k.values, int64(w.Values)) // before the bytes, which show that it is set
 	atomic.StoreInt64(&k.bytes, int64(w.Bytes))
 }
 
@@ -182,7 +182,7 @@ func digitsOf(n uint64) int {
 	return digits
 }
 
-// Nested tells whether the value is nested at most depth containers deep, and how many values were visited to find out.
+// Nested reports whether the value is nested at most depth containers deep, and how many values were visited to find out.
 func (v Value) Nested(depth int) (ok bool, work int) {
 	if v.Kind() != Array && v.Kind() != Object {
 		return true, 0

@@ -75,7 +75,7 @@ func (v Value) text() bool   { return v.t&tagText != 0 }
 func (v Value) scale() uint8 { return uint8(v.t >> tagScale) }
 func (v Value) mag() int32   { return int32(v.t >> tagMag) }
 
-// A number's text is described by three lengths in n: that of the text, what stands before the first significant digit,
+// A number's text is described by three lengths in n: that of the text, that of the part before the first significant digit,
 // and the number of significant digits, which is zero for zero.
 const (
 	lenBits    = 21

@@ -12,7 +12,7 @@ type Login struct {
 	Password string `json:"password"`
 }
 
-// LoggedIn has the token, which is good until ExpiresAt in Unix seconds.
+// LoggedIn has the token, which is valid until ExpiresAt in Unix seconds.
 type LoggedIn struct {
 	Token     string   `json:"token"`
 	ExpiresAt int64    `json:"expires_at"`
@@ -58,13 +58,13 @@ type NewPassword struct {
 	Password string `json:"password"`
 }
 
-// OwnPassword changes the password of who asks.
+// OwnPassword changes the password of the operator who sends the request.
 type OwnPassword struct {
 	Current string `json:"current_password"`
 	New     string `json:"new_password"`
 }
 
-// KeyRotation makes a new signing key; with Revoke no token of an older one is good any more.
+// KeyRotation makes a new signing key; with Revoke no token of an older one stays valid.
 type KeyRotation struct {
 	Revoke bool `json:"revoke,omitempty"`
 }
@@ -200,7 +200,7 @@ type MadeKey struct {
 	Key
 }
 
-// Revocation says when a key is good no more, as RFC 3339.
+// Revocation says when a key becomes invalid, as RFC 3339.
 type Revocation struct {
 	RevokeAt string `json:"revoke_at"`
 }

@@ -16,9 +16,9 @@ type WriteDryRun struct {
 	Events []TriedEvent `json:"events"`
 	// States are those of all aggregates with such events afterwards.
 	States []TriedState `json:"states"`
-	// Truncated tells that some of the events and states stand here without their data, because all of it is too much.
+	// Truncated reports that some of the events and states are listed without their data, because all of it is too much.
 	Truncated bool `json:"truncated,omitempty"`
-	// Scheduled are the events that would come later, Canceled those that would not come any more, and Sagas those that would begin or go on.
+	// Scheduled are the events that would come later, Canceled those that would no longer come, and Sagas those that would begin or go on.
 	Scheduled []TriedLater `json:"scheduled,omitempty"`
 	Canceled  []TriedLater `json:"cancelled,omitempty"`
 	Sagas     []TriedSaga  `json:"sagas,omitempty"`
@@ -52,7 +52,7 @@ type TriedState struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 }
 
-// TriedLater is an event that would come later, or would not come any more. It has an id where it is scheduled already.
+// TriedLater is an event that would come later, or would no longer come. It has an id where it is scheduled already.
 type TriedLater struct {
 	ScheduledID string      `json:"scheduled_id,omitempty"`
 	FireAt      string      `json:"fire_at"`

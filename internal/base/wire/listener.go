@@ -22,7 +22,7 @@ type ListenerChanged struct {
 	Listener Listener `json:"listener"`
 }
 
-// ListenerReplay asks for events to be told again.
+// ListenerReplay asks for events to be delivered again.
 type ListenerReplay struct {
 	// After is the position behind which it begins, "0" for the first event.
 	After string `json:"after"`
@@ -41,7 +41,7 @@ type ListenerReplayed struct {
 
 // Triggered is what came of a sample.
 type Triggered struct {
-	// Delivered tells that the endpoint has taken it.
+	// Delivered reports that the endpoint has accepted it.
 	Delivered bool `json:"delivered"`
 	// Try is what was sent and answered.
 	Try DeliveryTry `json:"try"`

@@ -13,7 +13,7 @@ type PlacesOfKind struct {
 	Type  string `json:"type"`
 	Geo   string `json:"geo"`
 	Shape string `json:"shape"`
-	// Status is ready, or building while the places of older events are being read, or places are made anew.
+	// Status is ready, or building while the places of older events are being read, or places are rebuilt.
 	Status string `json:"status"`
 	Build  *Build `json:"build,omitempty"`
 }

@@ -64,7 +64,7 @@ type PostedProjection struct {
 // Price is what a projection costs.
 type Price struct {
 	// Rows and Entries are those that its index would have, Bytes what they take, Seconds what it takes to build them on this server. They
-	// follow from the rows that were tried; Exact tells that these were all.
+	// follow from the rows that were tried; Exact reports that these were all.
 	Rows    uint64  `json:"rows"`
 	Entries uint64  `json:"entries"`
 	Bytes   uint64  `json:"bytes"`

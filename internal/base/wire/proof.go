@@ -30,12 +30,12 @@ type InclusionCheck struct {
 	Root     *string   `json:"root" must:"64 hexadecimal digits"`
 }
 
-// Validity tells whether a proof holds.
+// Validity reports whether a proof holds.
 type Validity struct {
 	Valid bool `json:"valid"`
 }
 
-// ChainCheck tells whether the chain of a stream holds. Head is its last hash, as the events say; Problem what is wrong.
+// ChainCheck reports whether the chain of a stream holds. Head is its last hash, as the events say; Problem what is wrong.
 type ChainCheck struct {
 	Valid   bool   `json:"valid"`
 	Length  uint64 `json:"length"`

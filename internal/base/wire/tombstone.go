@@ -37,9 +37,9 @@ type Tombstone struct {
 	ExecutableAt time.Time       `json:"executable_at"`
 	// ExecutedAt is when the execution began that has completed it.
 	ExecutedAt *time.Time `json:"executed_at"`
-	// CompletedAt is when nothing was left on disk any more.
+	// CompletedAt is the time since which nothing is left on disk.
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
-	// Forced tells that it was executed before its time.
+	// Forced reports that it was executed before its time.
 	Forced bool `json:"forced"`
 	// PreTombstoneRoot and PreTombstoneSize are those of the environment's log directly before the execution.
 	PreTombstoneRoot *string `json:"pre_tombstone_root"`
@@ -88,7 +88,7 @@ type TombstoneShown struct {
 type TombstoneDryRun struct {
 	DryRun          bool             `json:"dry_run"`
 	AffectedStreams []AffectedStream `json:"affected_streams"`
-	// More tells that there are more than are shown.
+	// More reports that there are more than are shown.
 	More bool `json:"more,omitempty"`
 }
 

@@ -1,5 +1,5 @@
 // Package wire has the shapes of requests and answers, once for the server, the client, the command line and the document that
-// describes the API. It knows nothing but the vocabulary: what a shape is made of stands in the packages that make it.
+// describes the API. It knows nothing but the vocabulary: the packages that produce a shape define its content.
 //
 // A member of a request that has no omitempty or omitzero has to be given; one of an answer without it is always there. The tag
 // must says what a member has to be, where its type does not.
@@ -199,7 +199,7 @@ type Rows struct {
 	Metadata RowsMetadata `json:"metadata"`
 }
 
-// Row is what a projection yields for an aggregate. Error stands in the place of Data where that cannot be computed.
+// Row is what a projection yields for an aggregate. Error replaces Data where that cannot be computed.
 type Row struct {
 	ID string `json:"id"`
 	Names
@@ -287,7 +287,7 @@ type PlaceKind struct {
 	Properties json.RawMessage `json:"properties,omitempty"`
 }
 
-// RowState is the state of an aggregate, unless it was left out. Error stands in its place where it cannot be computed.
+// RowState is the state of an aggregate, unless it was left out. Error replaces it where it cannot be computed.
 type RowState struct {
 	Data  json.RawMessage `json:"data,omitempty"`
 	Error *RowError       `json:"error,omitempty"`

@@ -7,18 +7,18 @@ type Effect uint8
 
 // The effects.
 const (
-	// Implied is an event that another one implies, Saga a saga that an event starts, Answer one that an event lets go on.
+	// Implied is an event that another one implies, Saga a saga that an event starts, Answer one that an event resumes.
 	Implied Effect = iota
 	Saga
 	Answer
-	// Scheduled is an event that is to come later, or one that cancels it; Canceled is one that comes no more.
+	// Scheduled is an event that is to come later, or one that cancels it; Canceled is one that no longer comes.
 	Scheduled
 	Canceled
 	// Place, Tag and Unique are what an event says about where its aggregate is, what it can be found by, and what it takes or gives back.
 	Place
 	Tag
 	Unique
-	// Delivery is a listener that is to be told of an event.
+	// Delivery is a listener that is to receive an event.
 	Delivery
 	// IndexEntry is an entry of a row that an event changes. It is charged to the turn in which its environment makes it.
 	IndexEntry

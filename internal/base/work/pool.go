@@ -7,7 +7,7 @@ import (
 )
 
 // Pool is a bounded amount of something that requests need for a while, such as bytes of memory or turns on a processor.
-// Who finds too little left waits. Tenants are served fairly: whoever has least goes first, among several the one that has waited longest, each
+// A request that finds too little left waits. Tenants are served fairly: the one that has least goes first, among several the one that has waited longest, each
 // tenant's requests in the order in which they came, and no tenant may have more than its share, so that the others never wait for one alone.
 type Pool struct {
 	size, share int64
@@ -53,8 +53,8 @@ func (p *Pool) Take(ctx context.Context, tenant string, n int64) (int64, error) 
 	return n, nil
 }
 
-// GiveWay is Give and Take at one moment: who waits comes before the tenant that gives. After an error the tenant does not have the n units
-// any more.
+// GiveWay is Give and Take in one step: waiting tenants come before the one that gives. After an error the tenant no longer has the n
+// units.
 func (p *Pool) GiveWay(ctx context.Context, tenant string, n int64) error {
 	p.mu.Lock()
 	u := p.users[tenant]
@@ -83,7 +83,7 @@ func (p *Pool) wait(ctx context.Context, tenant string, u *user, w *waiter) erro
 	return nil // it came at the last moment
 }
 
-// TryTake is Take for who does not wait; false if there is too little.
+// TryTake is Take without waiting; false if there is too little.
 func (p *Pool) TryTake(tenant string, n int64) (int64, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -309,7 +309,7 @@ func TestManyBudgetsGiveWay(t *testing.T) {
 	}
 }
 
-// TestARequestThatLastsIsCountedAnew gives the turn back in two ways: what was done before counts for who goes on, and not for who begins anew.
+// TestARequestThatLastsIsCountedAnew gives the turn back in two ways: what was done before counts for who goes on, and not for who begins again.
 func TestARequestThatLastsIsCountedAnew(t *testing.T) {
 	p := work.NewPool(1, 1)
 	var s work.Slot

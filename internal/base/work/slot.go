@@ -33,7 +33,7 @@ type Slot struct {
 	mu    sync.Mutex
 	held  bool
 	ended bool
-	// done is how many units were done for the request, worked how many of them in the turn. heavy tells that it is heavy from the first one on.
+	// done is how many units were done for the request, worked how many of them in the turn. heavy reports that it is heavy from the first one on.
 	done, worked int64
 	heavy        bool
 	// coming is the turn that one goroutine of the request waits for, nil for none.
@@ -179,7 +179,7 @@ func (s *Slot) Give() {
 	}
 }
 
-// Renew is Give for a request that lasts, and does a little now and then: what it does from now on is counted anew.
+// Renew is Give for a request that lasts and does a little now and then: its work is counted from zero again.
 func (s *Slot) Renew() {
 	s.renew(false)
 }

@@ -21,7 +21,7 @@ const (
 	// takes a fraction of a second.
 	Command = 4 << 20
 	// ReplayFactor is how many times the budget of a write the fold of one event may take. What was admitted can therefore
-	// always be replayed by the handlers that admitted it, also where the replay has to find anew what the write knew.
+	// always be replayed by the handlers that admitted it, also where the replay has to look up again what the write knew.
 	ReplayFactor = 8
 	// Replay is the budget for folding one event.
 	Replay = ReplayFactor * Command
@@ -48,7 +48,7 @@ type Budget struct {
 	// slot is the request's turn on a processor, nil where it needs none; spent is what was spent before the budget was filled last.
 	slot  *Slot
 	spent int64
-	// told is what was spent in all when the slot was told last, next what it is when it is time for a look.
+	// told is the total spent when the slot was last updated, next the total at which the next update is due.
 	told, next int64
 	// held is what the request has of pools until Release.
 	held []holding

@@ -187,7 +187,7 @@ func (b *bubblewrap) prepare(j *job) (*launch, error) {
 		}
 	}
 
-	// Three pipes: for the filter, for the gate that the sandbox waits at, and for what bubblewrap tells of it.
+	// Three pipes: for the filter, for the gate that the sandbox waits at, and for bubblewrap's report of it.
 	pipes := make([]*os.File, 0, 6)
 	closeAll := func() {
 		for _, f := range pipes {
@@ -309,7 +309,7 @@ func (b *bubblewrap) limit(j *job, pid int, group *group) error {
 	return nil
 }
 
-// atLeast tells whether a kernel's release is major.minor or newer.
+// atLeast reports whether a kernel's release is major.minor or newer.
 func atLeast(release string, major, minor int) bool {
 	first, rest, _ := strings.Cut(release, ".")
 	second := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]

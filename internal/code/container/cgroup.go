@@ -71,7 +71,7 @@ func (g *group) add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644) //nolint:gosec // a control file
 }
 
-// oom tells whether the kernel has killed a process of the group for its memory.
+// oom reports whether the kernel has killed a process of the group for its memory.
 func (g *group) oom() bool {
 	if g == nil {
 		return false

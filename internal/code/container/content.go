@@ -192,7 +192,7 @@ func sizeOf(ctx context.Context, dir string) (int64, error) {
 	return size, err
 }
 
-// discard removes content that is not in use, and tells whether it has. It first goes to where the next start removes it, so
+// discard removes content that is not in use, and reports whether it has. It first goes to where the next start removes it, so
 // that a crash never leaves half of it in its place.
 func (r *Runner) discard(name string) (bool, error) {
 	dir, done, err := r.stage()

@@ -36,7 +36,7 @@ type mount struct{ source, target string }
 
 // driver makes commands that run jobs isolated.
 type driver interface {
-	// check tells whether the driver works on this machine; the error says what to do.
+	// check reports whether the driver works on this machine; the error says what to do.
 	check(ctx context.Context) error
 	// prepare returns the command of a job. Standard input and output are the caller's to set.
 	prepare(j *job) (*launch, error)
@@ -192,7 +192,7 @@ func (r *Runner) spawn(j *job) (*process, error) {
 
 	p := &process{in: in, out: out, log: &tail{}, done: make(chan struct{}), life: context.WithoutCancel(r.life)}
 	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = inRead, outWrite, p.log
-	l.cmd.WaitDelay = killPatience // after this the command itself is killed, and its standard error let go
+	l.cmd.WaitDelay = killPatience // after this the command itself is killed, and its standard error abandoned
 	p.kill = func() {
 		if l.kill != nil {
 			l.kill()
@@ -250,7 +250,7 @@ func (r *Runner) spawn(j *job) (*process, error) {
 	return p, nil
 }
 
-// close lets go of the pipes to a process.
+// close releases the pipes to a process.
 func (p *process) close() { _, _ = p.in.Close(), p.out.Close() }
 
 // output runs a job to its end and hands its standard output to read.
@@ -306,7 +306,7 @@ func (t *tail) Write(text []byte) (int, error) {
 	return n, nil
 }
 
-// lacksMemory tells whether a runtime has run out of memory, as far as it says so.
+// lacksMemory reports whether a runtime has run out of memory, as far as it says so.
 func (t *tail) lacksMemory() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

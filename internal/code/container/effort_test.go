@@ -30,7 +30,7 @@ func TestProcessorTimeDecides(t *testing.T) {
 			}
 		}
 		spun(t.Context(), t, f, "200ms")
-		// A replay has its own limit, and tells that one.
+		// A replay has its own limit, and reports that one.
 		spun(sandbox.ForReplay(t.Context()), t, f, "2s")
 		// Naps take nothing from what the calls for a command have together, which four of them would otherwise use up.
 		command := sandbox.ForCommand(t.Context())

@@ -96,7 +96,7 @@ func makeSafe(path string) error {
 			return err
 		}
 
-		// Whoever could change it could put other code in its place.
+		// Anybody who can change it can put other code in its place.
 		info, err := os.Lstat(at)
 		if err != nil {
 			return err

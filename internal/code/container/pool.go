@@ -44,7 +44,7 @@ func (r *Runner) function(j *job, names ...string) *function {
 	return f
 }
 
-// holds ties the content that a function runs to the function: it is released once nobody has the function any more.
+// holds ties the content that a function runs to the function: it is released once nothing refers to the function.
 func (f *function) holds(release func()) {
 	runtime.AddCleanup(f, func(release func()) { release() }, release)
 }
@@ -354,7 +354,7 @@ func (f *function) exchange(timed context.Context, w *worker, line []byte, e *ef
 	return answer, err
 }
 
-// sound tells whether a call has shown that the code works, be it that it refused this one request.
+// sound reports whether a call has shown that the code works, be it that it refused this one request.
 func sound(err error) bool {
 	fault, ok := errors.AsType[*sandbox.Fault](err)
 	return err == nil || ok && fault.Kind == sandbox.Trap
@@ -371,7 +371,7 @@ func (f *function) keep(w *worker) {
 	}
 }
 
-// kernelKilled tells whether the kernel has killed the process for its memory, as far as its status shows: with drivers
+// kernelKilled reports whether the kernel has killed the process for its memory, as far as its status shows: with drivers
 // that leave the control groups to another program.
 func (f *function) kernelKilled(p *process) bool {
 	const killed = 128 + int(syscall.SIGKILL)

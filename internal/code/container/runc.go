@@ -66,7 +66,7 @@ func (d *runc) remove(ctx context.Context, id string) {
 }
 
 // removeGroups removes the control groups of a container that has ended. Where runc itself was killed while it started one, it
-// leaves them, and does not know of them any more.
+// leaves them, and no longer knows of them.
 func (d *runc) removeGroups(id string) {
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines("0::/\n" + string(own)) { // the groups of this process, below which runc makes its own
@@ -165,7 +165,7 @@ func (d *runc) waitFor(pidFile string, cmd *exec.Cmd) (int, error) {
 	})
 }
 
-// written reads a process id until it is there, or who is to write it has ended without.
+// written reads a process id until it is there, or the process that is to write it has ended without.
 func written(ctx context.Context, ended func() bool, read func() (pid int, found bool)) (int, error) {
 	var real clock.System
 	for {

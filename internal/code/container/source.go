@@ -88,7 +88,7 @@ func contract(runtime string) string {
 		" which is called for every event and returns the answer; nothing comes through standard input."
 }
 
-// isFile tells whether a name stands for a file in a folder, with an *Error where it does not.
+// isFile reports whether a name stands for a file in a folder, with an *Error where it does not.
 func isFile(dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

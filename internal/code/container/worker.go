@@ -53,7 +53,7 @@ func (w *worker) end(why killer) {
 // errOver is the cause of an answer that is larger than allowed.
 var errOver = errors.New("the answer is too large")
 
-// exchange writes one line, if there is one, and reads one. The worker is of no more use after an error.
+// exchange writes one line, if there is one, and reads one. The worker is useless after an error.
 func (w *worker) exchange(ctx context.Context, line []byte) ([]byte, error) {
 	interrupted := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
@@ -108,7 +108,7 @@ func (w *worker) send(line []byte) func() {
 	}
 }
 
-// waits tells whether the worker can take a call.
+// waits reports whether the worker can take a call.
 func (w *worker) waits() bool {
 	if !w.function.once {
 		return w.quiet()
@@ -121,7 +121,7 @@ func (w *worker) waits() bool {
 	}
 }
 
-// quiet tells whether the worker waits for a call: it has written nothing more and has not ended.
+// quiet reports whether the worker waits for a call: it has written nothing more and has not ended.
 func (w *worker) quiet() bool {
 	if w.reader.Buffered() > 0 {
 		return false
@@ -140,7 +140,7 @@ func (w *worker) quiet() bool {
 	return err == nil && quiet
 }
 
-// awaitEnd gives a worker that has closed its output the moment that it needs to end, and tells whether it has.
+// awaitEnd gives a worker that has closed its output the moment that it needs to end, and reports whether it has.
 func (w *worker) awaitEnd(ctx context.Context) bool {
 	if !w.function.once {
 		moment, cancel := context.WithTimeout(ctx, time.Second)
@@ -163,7 +163,7 @@ func (w *worker) failure(ctx context.Context, err error, e *effort) error {
 	opts := w.function.runner.opts
 	cause := context.Cause(ctx)
 	switch {
-	// Whoever asked has gone, or the server ends.
+	// The caller has gone, or the server ends.
 	case cause != nil && !errors.Is(cause, errTimedOut) && !errors.Is(cause, errOverworked):
 		return cause
 	case w.function.runner.life.Err() != nil:

@@ -21,7 +21,7 @@ const maxCache = 1 << 30
 const sumFile = "SHA256SUMS"
 
 // cache keeps machine code on disk, in a folder for each module. Machine code is run as it is read, so it is used only if
-// its hash is right; an entry that is damaged is made anew. The folder must be writable by nobody else.
+// its hash is right; an entry that is damaged is rebuilt. The folder must be writable by nobody else.
 type cache struct{ dir string }
 
 // open returns the cache for one module, empty if there is nothing usable. Without a folder, or where it cannot be used,

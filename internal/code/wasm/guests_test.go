@@ -174,7 +174,7 @@ func BenchmarkLoop(b *testing.B) {
 	}
 }
 
-// BenchmarkCompile compiles the guest in Go, anew and from the disk.
+// BenchmarkCompile compiles the guest in Go, again and from the disk.
 func BenchmarkCompile(b *testing.B) {
 	raw := exampleGuest(b, "go")
 	for name, dir := range map[string]string{"anew": "", "cached": b.TempDir()} {

@@ -186,8 +186,8 @@ func fdWrite(r *run, mod api.Module, stack []uint64) {
 	stack[0] = errno(putU32(mod, stack[3], total))
 }
 
-// poll reports at once that all that was waited for has happened: there is nothing to wait for. Go does so before it tells
-// of a panic.
+// poll reports at once that all that was waited for has happened: there is nothing to wait for. Go does so before it
+// reports a panic.
 func poll(r *run, mod api.Module, stack []uint64) {
 	in, out, n := uint32(stack[0]), uint32(stack[1]), uint32(stack[2])
 	n = min(n, maxVectors)

@@ -12,7 +12,7 @@ type Inspection struct {
 	// Entrypoints are the exports that can be called, sorted.
 	Entrypoints []string
 	// Pooled is whether an instance serves one call after the other. One that changes its tables or drops segments is
-	// started anew for each call.
+	// started again for each call.
 	Pooled bool
 	// Problems are whole sentences about what keeps the module from being used; none if it can be.
 	Problems []string

@@ -161,7 +161,7 @@ func (m *Module) start(ctx context.Context) error {
 	return err
 }
 
-// startWith is start with memory for stacks that is taken ahead. denied tells that it wanted more than there was.
+// startWith is start with memory for stacks that is taken ahead. denied reports that it wanted more than there was.
 func (m *Module) startWith(ctx context.Context, ahead int64) (denied bool, err error) {
 	r := &run{ctx: ctx, sched: m.rt.sched, memory: m.rt.memory, ahead: ahead}
 	defer r.end()

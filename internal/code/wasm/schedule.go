@@ -19,9 +19,9 @@ const (
 	tickTime = 200 * time.Microsecond
 )
 
-// scheduler shares the processors among calls. Every call begins in the quick lane, which has a place for each processor;
+// scheduler shares the processors among calls. Every call begins in the quick queue, which has a place for each processor;
 // most calls end there. A call that runs on is parked until it gets one of the places for long calls, of which there is at
-// least one less than processors, and gives it up from time to time to those that wait. Whoever waits is served in the
+// least one less than processors, and gives it up from time to time to those that wait. Waiting calls are served in the
 // order of arrival. So endless loops slow each other down, hold at most that many processors, and a quick call never
 // waits for more than the quick time of those before it. Waiting does not count as running.
 type scheduler struct {

@@ -80,7 +80,7 @@ func (i *instance) entry(name string) api.Function {
 	return f
 }
 
-// forget lets go of the stacks where they take more than an instance may keep.
+// forget drops the stacks where they take more than an instance may keep.
 func (i *instance) forget() {
 	if i.stacks > keptStacks {
 		i.functions()

@@ -84,7 +84,7 @@ func TestStartsWaitForMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfStartIsCounted: a module that is started anew for each call begins it with the memory that it has taken then.
+// TestMemoryOfStartIsCounted: a module that is started again for each call begins it with the memory that it has taken then.
 func TestMemoryOfStartIsCounted(t *testing.T) {
 	options := wasm.Options{Clock: stopped().Clock, RunningBytes: 16 << 16}
 	call := func(more int64) error {

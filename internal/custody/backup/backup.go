@@ -79,7 +79,7 @@ type Service struct {
 	// schedule says when to look at the backups of a tenant, erasures has what is to be noted beside them.
 	schedule, erasures *worker.Queue
 	counts             counts
-	// counted tells that countLast is done. Only upkeep looks at it.
+	// counted reports that countLast is done. Only upkeep looks at it.
 	counted bool
 
 	// turn is held while settings change.
@@ -101,7 +101,7 @@ type counts struct {
 	completed, failed, bytes, noted atomic.Uint64
 	// lastServer and lastEnvironment are when the last backup of each kind was completed, in Unix seconds.
 	lastServer, lastEnvironment atomic.Int64
-	// unwritable tells that the folder could not be written when that was tried last.
+	// unwritable reports that the folder could not be written when that was tried last.
 	unwritable atomic.Bool
 }
 
@@ -112,7 +112,7 @@ type Stats struct {
 	// LastServer is when the last one of the whole server was completed, LastEnvironment when the last one of an environment, in Unix seconds; 0 for
 	// never. Those that were made before the start of the process count as soon as they have been found.
 	LastServer, LastEnvironment int64
-	// FolderWritable tells whether the folder could be written when that was tried last; true where it is not tried.
+	// FolderWritable reports whether the folder could be written when that was tried last; true where it is not tried.
 	FolderWritable bool
 	// Running and Waiting are how many are being made, and are to be.
 	Running, Waiting int

@@ -108,7 +108,7 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 	return h
 }
 
-// open makes the service anew, as at the start of a server.
+// open makes the service again, as at the start of a server.
 func (h *house) open(tb testing.TB) {
 	tb.Helper()
 	var err error
@@ -541,7 +541,7 @@ type heldArchive struct {
 	by *held
 }
 
-// Close tells that all is read, and waits.
+// Close reports that all is read, and waits.
 func (a heldArchive) Close() {
 	a.Archive.Close()
 	a.by.once.Do(func() {

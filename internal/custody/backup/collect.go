@@ -77,7 +77,7 @@ func (c *collector) signal() {
 	}
 }
 
-// collectAll removes parts that no backup needs. Where a backup is being made, its end begins this anew.
+// collectAll removes parts that no backup needs. Where a backup is being made, its end begins this again.
 func (c *collector) collectAll(ctx context.Context) error {
 	c.mu.Lock()
 	places := c.loose
@@ -137,7 +137,7 @@ func (c *collector) collectAt(ctx context.Context, p loosePlace) error {
 	return dropErasures(ctx, repo, slices.Collect(maps.Keys(p.tenants)))
 }
 
-// dropErasures removes the notes about erasures that no backup at a place needs any more.
+// dropErasures removes the notes about erasures that no backup at a place needs any longer.
 func dropErasures(ctx context.Context, repo *repository.Repository, tenants []j17.Tenant) error {
 	manifests, damaged, err := repo.Manifests(ctx)
 	if err != nil || len(damaged) > 0 {

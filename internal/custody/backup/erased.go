@@ -36,7 +36,7 @@ type begun struct {
 	Files   int    `json:"files"`
 	Key     string `json:"key,omitempty"`
 	Version uint64 `json:"version,omitempty"`
-	// Seal tells who can read them: where others are to, all are stored anew.
+	// Seal tells who can read them: where others are to, all are stored again.
 	Seal string `json:"seal"`
 }
 
@@ -193,7 +193,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	}
 
 	// Those that have it, and who can read all of them. What one in clear shows anyway needs no encryption. One that is being made may have
-	// it too: it is looked for first, since its manifest is there when it is not being made any more.
+	// it too: it is looked for first, since its manifest is there when it is no longer being made.
 	var recipients []string
 	older, inClear := false, false
 	for _, scope := range []j17.Tenant{t, j17.System} {

@@ -25,10 +25,10 @@ type job struct {
 	// done and total count events, bytes what was newly stored.
 	done, total atomic.Uint64
 	bytes       atomic.Int64
-	// began is when it has begun, remote tells that it goes to an object store. The service's mu guards them.
+	// began is when it has begun, remote reports that it goes to an object store. The service's mu guards them.
 	began  time.Time
 	remote bool
-	// cut ends the work, with the reason; nil while it has not begun. cancelled tells that somebody has cancelled it, turns how often it has waited
+	// cut ends the work, with the reason; nil while it has not begun. cancelled reports that somebody has cancelled it, turns how often it has waited
 	// again. The service's mu guards them.
 	cut       context.CancelCauseFunc
 	cancelled bool
@@ -38,7 +38,7 @@ type job struct {
 	// to is where it goes, nil until that is known. From before the moment of the backup until its row says that it is completed, what is
 	// erased of its scope is noted there for it. The service's mu guards it.
 	to *destination
-	// ended is closed when nothing is done for it any more.
+	// ended is closed when nothing is done for it any longer.
 	ended chan struct{}
 }
 
@@ -135,7 +135,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 	return &shown, nil
 }
 
-// signal tells that a job may begin. The caller holds mu.
+// signal reports that a job may begin. The caller holds mu.
 func (s *Service) signal() {
 	select {
 	case s.more <- struct{}{}:
@@ -382,7 +382,7 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) error {
 		return failure(err)
 	}
 
-	// What has begun is ended, even if nobody waits for it any more. The one that was cancelled may have been completed just before.
+	// What has begun is ended, even if nobody waits for it any longer. The one that was cancelled may have been completed just before.
 	ctx = context.WithoutCancel(ctx)
 	s.cancel(ctx, b)
 	if b, err = s.rows.find(ctx, t, id); err != nil {

@@ -91,7 +91,7 @@ func (s *Service) make(ctx context.Context, j *job) error {
 func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error {
 	to := s.places.of(set)
 	moved := !to.same(j.row.Place)
-	if moved && j.row.Left { // nobody would know of the other place any more
+	if moved && j.row.Left { // nobody would know of the other place any longer
 		return errMoved
 	}
 	j.row.Place = to

@@ -33,7 +33,7 @@ const (
 	// restShare is how many times as long as it works a backup rests while events are written, longestRest at most.
 	restShare   = 8
 	longestRest = time.Second
-	// quietAfter is how long nothing has to be written until nobody counts as writing any more: a busy server writes events in groups, and several
+	// quietAfter is how long nothing has to be written until nobody counts as writing any longer: a busy server writes events in groups, and several
 	// slices may go by between two of them.
 	quietAfter = 250 * time.Millisecond
 	// roomSlice is how many bytes are gone through between two looks at the room.

@@ -150,7 +150,7 @@ func (set *Settings) due(all []*Backup, now time.Time) time.Time {
 	return now
 }
 
-// expired returns the backups that are kept no longer, and when the next one is not any more. all are those that there are, the newest
+// expired returns the backups that are kept no longer, and when the next one is no longer. all are those that there are, the newest
 // first. The newest completed one is always kept.
 func (set *Settings) expired(all []*Backup, now time.Time) (gone []*Backup, next time.Time) {
 	age := time.Duration(set.KeepDays) * 24 * time.Hour

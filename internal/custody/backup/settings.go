@@ -73,7 +73,7 @@ func (set *Settings) check() error {
 		return nil
 	}
 
-	// Where S3 is. A secret key that cannot be opened here is not asked for anew.
+	// Where S3 is. A secret key that cannot be opened here is not asked for again.
 	for _, text := range []struct{ name, value string }{
 		{"endpoint", set.S3.Endpoint}, {"region", set.S3.Region}, {"prefix", set.S3.Prefix}, {"access_key", set.S3.AccessKey}, {"secret_key", set.S3.SecretKey},
 	} {
@@ -189,7 +189,7 @@ func (s *Service) Change(ctx context.Context, instance string, amend func(*Setti
 		}
 	}
 
-	// They are stored, and whatever follows from them is looked at anew.
+	// They are stored, and whatever follows from them is looked at again.
 	raw, err := json.Marshal(set)
 	if err != nil {
 		return set, failure(err)

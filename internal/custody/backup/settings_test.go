@@ -62,7 +62,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%+v %v", set, err)
 	}
 
-	// Without its key file the server says so, and can be told anew.
+	// Without its key file the server says so, and can be told again.
 	if err := os.Remove(h.options.KeyFile); err != nil {
 		t.Fatal(err)
 	}

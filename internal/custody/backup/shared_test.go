@@ -37,7 +37,7 @@ func TestTwoServersShareAFolder(t *testing.T) {
 	}
 	<-hold.read
 
-	// The other one makes a backup meanwhile, and removes one with what it does not need any more.
+	// The other one makes a backup meanwhile, and removes one with what it no longer needs.
 	two.write(t, two.prod, "same", "more")
 	fresh := two.make(t, two.prod, repository.Full)
 	if err := two.Delete(t.Context(), two.prod, old.ID); err != nil {

@@ -192,7 +192,7 @@ func (p *pass) head(ctx context.Context, t j17.Tenant, a store.Archive) (reposit
 	return head, nil
 }
 
-// feed adds the events and notes of a tenant: those that are not stored, and anew those of the sections that an erasure has changed.
+// feed adds the events and notes of a tenant: those that are not stored, and again those of the sections that an erasure has changed.
 func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repository.TenantWriter, have []section) error {
 	if err := p.look(ctx, t, a, have); err != nil {
 		return err
@@ -323,7 +323,7 @@ func (p *pass) step(size int) error {
 	return p.pace.step(size)
 }
 
-// passedOver reports whether the items of a space are in no backup: what is made anew from events, what the list of backups itself
+// passedOver reports whether the items of a space are in no backup: what is rebuilt from events, what the list of backups itself
 // consists of, and secrets in a backup in clear.
 func (p *pass) passedOver(t j17.Tenant, space store.Space) bool {
 	switch space {

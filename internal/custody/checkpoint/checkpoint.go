@@ -108,7 +108,7 @@ func (s *Service) Settle(ctx context.Context) error { return s.Queues().Settle(c
 // NextDue returns when something of it is due next, the zero time for nothing.
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.Queues().NextDue(ctx) }
 
-// Run makes root checkpoints by themselves, and removes what is not needed any more, until the context ends.
+// Run makes root checkpoints by themselves, and removes what is no longer needed, until the context ends.
 func (s *Service) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.Queues().Run(ctx) })

@@ -39,11 +39,11 @@ type making struct {
 	// begun is the checkpoint as it was when it was begun, made what becomes of it, which belongs to who makes it.
 	begun wire.Checkpoint
 	made  row
-	// background tells that nobody waits for it.
+	// background reports that nobody waits for it.
 	background bool
 	// done and total count the aggregates.
 	done, total atomic.Uint64
-	// cancelled is closed when somebody does not want it any more, ended when nothing is done for it any more.
+	// cancelled is closed when somebody no longer wants it, ended when nothing is done for it any longer.
 	cancelled, ended chan struct{}
 	// given is set where it is not going to be completed, and err says why. The service's mu guards them, and the closing of cancelled.
 	given bool
@@ -60,7 +60,7 @@ func (m *making) shown() wire.Checkpoint {
 	return c
 }
 
-// isCancelled reports whether somebody does not want the checkpoint any more.
+// isCancelled reports whether somebody no longer wants the checkpoint.
 func (m *making) isCancelled() bool {
 	select {
 	case <-m.cancelled:

@@ -46,7 +46,7 @@ type row struct {
 
 func (s *Service) named() *list[row] { return &list[row]{store: s.Store, rows: named, ids: namedIDs} }
 
-// errErased tells that a state is not that of its stream any more, since events were erased meanwhile.
+// errErased reports that a state is not that of its stream any longer, since events were erased meanwhile.
 var errErased = errors.New("checkpoint: events were erased meanwhile")
 
 // admit checks what a checkpoint is to be called, and that there may be another one.
@@ -299,7 +299,7 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	return engine.StorageError(err)
 }
 
-// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no removal any more,
+// remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no removal any longer,
 // and keeps its states.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	if s.isMaking(c.Key) {

@@ -48,7 +48,7 @@ type restoring struct {
 	s   *Service
 	t   j17.Tenant
 	row *row
-	// erased tells that there is an aggregate without a kept state of which events were erased.
+	// erased reports that there is an aggregate without a kept state of which events were erased.
 	erased bool
 	// done counts the states that were compared, and those that were used.
 	done atomic.Uint64

@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Status tells whether a key signs.
+// Status reports whether a key signs.
 type Status string
 
 // The statuses of keys.
@@ -37,7 +37,7 @@ type Key struct {
 	RetiredAt time.Time `json:"retired_at,omitzero"`
 }
 
-// Status tells whether it is the active key.
+// Status reports whether it is the active key.
 func (k Key) Status() Status {
 	if k.RetiredAt.IsZero() {
 		return Active

@@ -36,7 +36,7 @@ type log struct {
 	users int
 	used  uint64
 
-	// loaded tells that what follows is known, life of which environment (store.Extent).
+	// loaded reports that what follows is known, life of which environment (store.Extent).
 	loaded bool
 	life   uint64
 	// size is how many events it has, last the position of the last one.
@@ -62,7 +62,7 @@ type freshTile struct {
 	at []j17.StreamID
 }
 
-// extent returns how far the events of the environment reach. What is known of another one does not count: the environment was removed and made anew,
+// extent returns how far the events of the environment reach. What is known of another one does not count: the environment was removed and rebuilt,
 // or had no events and has got its log together with them.
 func (l *log) extent(ctx context.Context) (store.Extent, error) {
 	extent, err := l.service.Store.Extent(ctx, l.tenant)

@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// TestAnotherEnvironmentOfTheSameName removes an environment whose log is known and fills it anew, with fewer, as many and more events than it had.
+// TestAnotherEnvironmentOfTheSameName removes an environment whose log is known and fills it again, with fewer, as many and more events than it had.
 func TestAnotherEnvironmentOfTheSameName(t *testing.T) {
 	t.Parallel()
 	for _, had := range []int{10, 300, 1500} {
@@ -170,7 +170,7 @@ func TestADamagedLogIsNamedAndNotServed(t *testing.T) {
 			for _, at := range []int{0, len(item.Value) / 2, len(item.Value) - 1, -1} {
 				f.put(t, space, item.Key, item.Value, at)
 				f.forget()
-				if named := f.wrong(t, string(space), item.Key); !named && (item.Key != "current" || at >= 0) { // without a head it is made anew
+				if named := f.wrong(t, string(space), item.Key); !named && (item.Key != "current" || at >= 0) { // without a head it is rebuilt
 					t.Fatalf("%s/%s is damaged at %d: nobody has noticed", space, item.Key, at)
 				}
 				f.put(t, space, item.Key, item.Value, len(item.Value))

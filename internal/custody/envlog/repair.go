@@ -12,10 +12,10 @@ import (
 	"j17/internal/storage/store"
 )
 
-// mostRepaired is how many tiles, with their positions, are made anew at a time: they are in memory until all of the log was read.
+// mostRepaired is how many tiles, with their positions, are rebuilt at a time: they are in memory until all of the log was read.
 const mostRepaired = 1024
 
-// Repair makes what is damaged of a stored log anew: it computes the tiles from the leaves of all events, and where these come to the root
+// Repair makes what is damaged of a stored log again: it computes the tiles from the leaves of all events, and where these come to the root
 // that the head says, it stores those that are missing or other than they should be. It returns how many items it has stored: at most a thousand
 // tiles, others are left to the next call. Where events, or the head itself, are damaged it stores nothing and is a *store.CorruptionError.
 func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err error) {
@@ -30,7 +30,7 @@ func (s *Service) Repair(ctx context.Context, t j17.Tenant) (repaired int, err e
 		return 0, err
 	}
 
-	// The log anew, tile by tile.
+	// The log again, tile by tile.
 	anew := &log{service: s, tenant: t}
 	var wrong []store.Side
 	for anew.size < size {

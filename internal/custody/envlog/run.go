@@ -98,7 +98,7 @@ func (s *Service) step(ctx context.Context, t j17.Tenant) (again bool, err error
 	return false, ignoreReplaced(l.store(ctx))
 }
 
-// ignoreReplaced is no error where somebody else has stored a log: it is read anew when it is needed.
+// ignoreReplaced is no error where somebody else has stored a log: it is read again when it is needed.
 func ignoreReplaced(err error) error {
 	if errors.Is(err, errReplaced) {
 		return nil

@@ -80,7 +80,7 @@ func (s *Service) StreamProof(ctx context.Context, t j17.Tenant, key j17.Key, in
 	return p, err
 }
 
-// rewriteTries is how often a stream is read anew that is rewritten while it is read.
+// rewriteTries is how often a stream is read again that is rewritten while it is read.
 const rewriteTries = 3
 
 // whole calls do with the head of a stream and what reads its events up to there, again where events were rewritten meanwhile.

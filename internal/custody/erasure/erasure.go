@@ -1,5 +1,5 @@
 // Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are replaced by
-// markers, whoever keeps anything of them beside the events lets go of it, the old bytes are removed from disk, and what was done is
+// markers, whoever keeps anything of them beside the events releases it, the old bytes are removed from disk, and what was done is
 // certified. Each step notes what it has done in the commit that does it, so that an execution goes on where it was, wherever a process
 // ends.
 //
@@ -36,7 +36,7 @@ type Act struct {
 	Action string
 	// Tombstone is its handle, Key that of its aggregate.
 	Tombstone, Key string
-	// Forced tells that it is executed before its time.
+	// Forced reports that it is executed before its time.
 	Forced bool
 	// By is who has done it, as Options.By has put it; "" where that is who acts in the context.
 	By string

@@ -24,7 +24,7 @@ const (
 	stepsPerTry = 64
 	// streamsAtOnce is how many streams are rewritten between two notes of how far an execution is.
 	streamsAtOnce = 64
-	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written anew that hold something of them, which
+	// purgedAtOnce is how many streams are purged between two of them. Each time the tables are written again that hold something of them, which
 	// have hundreds of thousands of short streams. Tombstones that have fewer do it together.
 	purgedAtOnce = 1 << 16
 	// readAtOnce is how many of them are read at a time.
@@ -84,7 +84,7 @@ func (s *Service) executeAll(ctx context.Context, claims []*worker.Claim) []erro
 	return errs
 }
 
-// take returns the execution that a claim is about, nil where there is nothing to be done any more.
+// take returns the execution that a claim is about, nil where there is nothing to be done any longer.
 func (s *Service) take(ctx context.Context, c *worker.Claim) (*execution, error) {
 	r, err := s.load(ctx, c.Tenant, c.Key)
 	if j17.CodeOf(err) == j17.CodeNotFound || err == nil && r.Status != Executing {
@@ -107,7 +107,7 @@ func (x *execution) goOn(ctx context.Context, until phase) error {
 	return nil
 }
 
-// errNoSpec tells that it is not known yet what the spec of the environment says.
+// errNoSpec reports that it is not known yet what the spec of the environment says.
 var errNoSpec = errors.New("the spec of the environment is still to be restored")
 
 // step does the next part of the work.
@@ -253,7 +253,7 @@ func (s *Service) spaces() (ofStreams, whole []store.Declared) {
 	return ofStreams, whole
 }
 
-// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written anew as a whole, however few streams it is about.
+// purgeTogether removes from disk what the streams of several tombstones have lost: tables are written again as a whole, however few streams it is about.
 // It returns what has failed, of one of them or of all.
 func (s *Service) purgeTogether(ctx context.Context, some []*execution) (failed map[*execution]error) {
 	failed = map[*execution]error{}

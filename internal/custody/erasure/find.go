@@ -41,7 +41,7 @@ func (r *role) types(c *spec.Compiled) map[string]bool {
 }
 
 // name looks at up to foundAtOnce events behind a position that name an aggregate in a role, and returns the streams among them that go
-// along, each once. upTo is how far was looked; more tells that there may be more behind it.
+// along, each once. upTo is how far was looked; more reports that there may be more behind it.
 func (s *Service) name(ctx context.Context, t j17.Tenant, who j17.Key, in role, types map[string]bool, after j17.StreamID) (found []j17.Key, upTo j17.StreamID, more bool, err error) {
 	seen, n := map[j17.Key]bool{}, 0
 	upTo = after

@@ -51,7 +51,7 @@ type fixture struct {
 	acts   []erasure.Act
 	logs   *strings.Builder
 	source string
-	// restoring tells that it is not known yet what the spec says.
+	// restoring reports that it is not known yet what the spec says.
 	restoring bool
 	// beside, if not nil, is what goes with the events of streams.
 	beside func(of []part.Replaced) ([]store.Side, []store.Fence, error)
@@ -230,7 +230,7 @@ type failing struct {
 	n, at int
 	after bool
 	err   error
-	// ended tells that the process is over: nothing is carried out any more.
+	// ended reports that the process is over: nothing is carried out any longer.
 	ended bool
 	// written is signalled after each write, if it is not nil.
 	written chan struct{}

@@ -26,7 +26,7 @@ const (
 	triesBeside = 10
 )
 
-// errLost tells that the execution is another's.
+// errLost reports that the execution is another's.
 var errLost = errors.New("another process goes on with the tombstone")
 
 // rewrite replaces the events of streams by markers: those of several short streams in one commit, those of a long one in parts.

@@ -93,7 +93,7 @@ type row struct {
 	Streams uint64 `json:"streams,omitempty"`
 	Done    uint64 `json:"done,omitempty"`
 	Events  uint64 `json:"events,omitempty"`
-	// Released is how many of those that are rewritten nobody keeps anything of any more, ReleasedTo the key of the last one of them.
+	// Released is how many of those that are rewritten nobody keeps anything of any longer, ReleasedTo the key of the last one of them.
 	Released   uint64 `json:"released,omitempty"`
 	ReleasedTo string `json:"released_to,omitempty"`
 	// AffectedRoot is that of the tree over all streams, where there are more than are listed.

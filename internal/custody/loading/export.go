@@ -159,7 +159,7 @@ func (r *read) add(e *j17.Event) {
 }
 
 // Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While whoever
-// takes them is busy with one, nothing of the store is held but copies of the next ones, and these are made anew where events of theirs
+// takes them is busy with one, nothing of the store is held but copies of the next ones, and these are rebuilt where events of theirs
 // are erased meanwhile. It ends with an error where events that were handed out already are erased (their chain would be that of no
 // moment), and where an export of the whole tenant has not found as many events as the store says there were.
 func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {

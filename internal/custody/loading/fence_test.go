@@ -32,7 +32,7 @@ func (l interruptedLoad) Commit(ctx context.Context, fences ...store.Fence) erro
 	return l.Load.Commit(ctx, fences...)
 }
 
-// TestADeploymentDuringAColdStart: what was checked against a spec that is not deployed any more is not stored.
+// TestADeploymentDuringAColdStart: what was checked against a spec that is no longer deployed is not stored.
 func TestADeploymentDuringAColdStart(t *testing.T) {
 	f := newFixture(t)
 	deploy := func() {

@@ -27,7 +27,7 @@ const maxErrors = 20
 type pastEvent struct {
 	index int
 	line  int
-	// element tells that the file is an array.
+	// element reports that the file is an array.
 	element bool
 	// size is how many bytes the event has in the file.
 	size int

@@ -139,7 +139,7 @@ type recorder struct {
 	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by
 	// several at once, and so is examine.
 	finish func(text string, ev *pastEvent) error
-	// keeps tells that events keep the trees of their data and metadata.
+	// keeps reports that events keep the trees of their data and metadata.
 	keeps bool
 	// seed makes hashes, by which aggregates and names are remembered: a file may have millions of them. Two with the same hash
 	// are as unlikely as a fault of the machine, and what is decided by them is checked again when it is stored.
@@ -161,7 +161,7 @@ type recorder struct {
 	highest uint64
 	faults  []error
 	done    Imported
-	// bytes is what the events of the file have come to, count the number of its units, and whole tells that they are stored as one.
+	// bytes is what the events of the file have come to, count the number of its units, and whole reports that they are stored as one.
 	bytes, count int
 	whole        bool
 	// checked is how many events there were when the file was checked.

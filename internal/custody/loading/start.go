@@ -160,7 +160,7 @@ func (c *recorder) canonical(text string, ev *pastEvent) error {
 		return j17.Errorf(j17.CodeInvalidField, "'timestamp' lies more than a day after the moment of the event's position, %d in Unix seconds: time never runs backward, so that all later events would have it too", ev.file.StreamID.Ms/1000).At("metadata.timestamp")
 	}
 
-	// They are those of the file, if these are what a server writes. What was laid out anew keeps the order that its members have.
+	// They are those of the file, if these are what a server writes. What was laid out again keeps the order that its members have.
 	o := &ev.Events[0]
 	encode := func(data, metadata []byte) bool {
 		size := len(text) + len(`{"stream_id":"","key":":","type":"","data":,"metadata":}`)

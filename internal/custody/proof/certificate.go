@@ -34,7 +34,7 @@ type Certificate struct {
 	CreatedAt    time.Time `json:"created_at"`
 	ExecutableAt time.Time `json:"executable_at"`
 	ExecutedAt   time.Time `json:"executed_at"`
-	// CompletedAt is when nothing was left on disk any more.
+	// CompletedAt is when nothing was left on disk any longer.
 	CompletedAt time.Time `json:"completed_at,omitzero"`
 	Forced      bool      `json:"forced"`
 	// PreTombstoneRoot and PreTombstoneSize are the head of the environment's log before the erasure.

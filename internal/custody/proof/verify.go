@@ -44,7 +44,7 @@ type Report struct {
 	Events  uint64 `json:"events"`
 	Streams uint64 `json:"streams,omitempty"`
 	Erased  uint64 `json:"erased,omitempty"`
-	// Whole tells that an export has all events of the environment up to its end, and the signed head of the log over them. Of another one the chains
+	// Whole reports that an export has all events of the environment up to its end, and the signed head of the log over them. Of another one the chains
 	// alone were verified, and Partly counts the streams of which it does not have the beginning.
 	Whole  bool   `json:"whole"`
 	Partly uint64 `json:"streams_without_beginning,omitempty"`
@@ -52,12 +52,12 @@ type Report struct {
 	Origin string `json:"origin,omitempty"`
 	Size   uint64 `json:"size,omitempty"`
 	Root   string `json:"root,omitempty"`
-	// SignedBy are the verifier keys whose signatures hold; OwnKey tells that it is the one that the export has brought along itself.
+	// SignedBy are the verifier keys whose signatures hold; OwnKey reports that it is the one that the export has brought along itself.
 	SignedBy []string `json:"signed_by,omitempty"`
 	OwnKey   bool     `json:"own_key,omitempty"`
 	// Extends is the size of the older checkpoint that the export extends.
 	Extends *uint64 `json:"extends,omitempty"`
-	// AllStreams tells that all streams that a certificate is about were held against it, and not only those that it lists itself.
+	// AllStreams reports that all streams that a certificate is about were held against it, and not only those that it lists itself.
 	AllStreams  bool         `json:"all_streams,omitempty"`
 	Certificate *Certificate `json:"certificate,omitempty"`
 }

@@ -192,7 +192,7 @@ func TestForgeries(t *testing.T) {
 	s := newSigner(t)
 	lines, leaves := exported(t, s)
 
-	// The last event of a stream, with its chain made anew: with and without the leaf that the log has.
+	// The last event of a stream, with its chain rebuilt: with and without the leaf that the log has.
 	read := func(i int) proof.Line {
 		l, err := proof.ReadLine([]byte(strings.TrimSuffix(lines[i], "\n")))
 		if err != nil {

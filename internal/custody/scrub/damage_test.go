@@ -63,7 +63,7 @@ func record(t *testing.T, db *engine.DB, kind byte, in string, n int) (key, valu
 }
 
 // TestDamageIsFound changes what is stored, one byte at a time: in events, heads, entries of the feed and of tags, tiles of the log and kept
-// states. Each change is found and named until it is not there any more.
+// states. Each change is found and named until it is no longer there.
 func TestDamageIsFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -133,7 +133,7 @@ func TestDamageIsFound(t *testing.T) {
 	}
 }
 
-// TestTheLogIsMadeAnew damages what follows from events: it is made anew, and nothing is damaged then. Where an event is damaged too it is not.
+// TestTheLogIsMadeAnew damages what follows from events: it is rebuilt, and nothing is damaged then. Where an event is damaged too it is not.
 func TestTheLogIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -47,13 +47,13 @@ func (s *Service) enter(ctx context.Context) error {
 	return nil
 }
 
-// anew begins with an environment.
+// again begins with an environment.
 func (st *state) anew(t j17.Tenant, life uint64) {
 	st.Phase, st.Tenant, st.Life, st.Position, st.Index, st.Item, st.Stream = events, t, life, "", 0, store.ItemName{}, nil
 	st.End, st.Total = "", 0
 }
 
-// replaced reports whether the environment that is looked at is not there any more, or another one has its name.
+// replaced reports whether the environment that is looked at is no longer there, or another one has its name.
 func (s *Service) replaced(ctx context.Context) bool {
 	extent, err := s.Store.Extent(ctx, s.state.Tenant)
 	return err == nil && extent.Life != s.state.Life
@@ -356,7 +356,7 @@ func (s *Service) ofLog(space store.Space) bool {
 	return s.spaces[space].Derived && slices.ContainsFunc(s.Log.Part().Spaces, func(of part.Space) bool { return of.Space == space })
 }
 
-// mend has the log of an environment made anew if one of its items is bad, and returns what is wrong with the item then. What counts is what is
+// mend has the log of an environment rebuilt if one of its items is bad, and returns what is wrong with the item then. What counts is what is
 // stored now: an item of before may have been mended together with another one.
 func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, check func(key string, value []byte) error) (bad, err error) {
 	now := func() (bad, err error) {
@@ -380,7 +380,7 @@ func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, c
 	return now()
 }
 
-// repaired has the log of an environment made anew where it is damaged, and reports whether that could be done: whoever has met damage looks
+// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: whoever has met damage looks
 // again then. That reads all of the log, so there is no other attempt in the same pass once one has failed or has mended nothing.
 func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if s.hopeless {
@@ -400,7 +400,7 @@ type tile struct {
 	n      uint64
 	leaves [][32]byte
 	stored bool
-	// off tells that an event was not the one that the log has: those behind it are probably not in their places either.
+	// off reports that an event was not the one that the log has: those behind it are probably not in their places either.
 	off bool
 }
 

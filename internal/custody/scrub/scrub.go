@@ -41,7 +41,7 @@ type Options struct {
 	// Committed counts the events that were written since the start.
 	Committed func() uint64
 	// Spaces are those of all parts of the program. A pass removes items that say the same as none: an older version of the program may have left
-	// some, and their keys may tell what nobody may know any more. Of spaces without a check it is only looked whether items can be read.
+	// some, and their keys may tell what nobody may know any longer. Of spaces without a check it is only looked whether items can be read.
 	Spaces []part.Space
 }
 
@@ -144,7 +144,7 @@ type Service struct {
 	// looked is how many bytes of files the round has looked at.
 	looked int64
 	tile   tile
-	// hopeless tells that the log of the environment that is looked at cannot be repaired in this pass.
+	// hopeless reports that the log of the environment that is looked at cannot be repaired in this pass.
 	hopeless bool
 
 	mu    sync.Mutex
@@ -253,7 +253,7 @@ func (s *Service) recall(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		if json.Unmarshal(item.Value, &first) != nil { // another version's: it begins anew
+		if json.Unmarshal(item.Value, &first) != nil { // another version's: it begins again
 			first = state{Phase: idle, Next: s.Clock.Now().Add(firstPause)}
 		}
 	}

@@ -229,7 +229,7 @@ func TestItStandsBackForWriters(t *testing.T) {
 	}
 }
 
-// TestAnEnvironmentMadeAnewIsNoDamage removes an environment while a stream of it is looked at, and makes it anew with other events under the
+// TestAnEnvironmentMadeAnewIsNoDamage removes an environment while a stream of it is looked at, and makes it again with other events under the
 // same keys: what was seen of the first one does not count.
 func TestAnEnvironmentMadeAnewIsNoDamage(t *testing.T) {
 	t.Parallel()

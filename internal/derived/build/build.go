@@ -1,7 +1,7 @@
 // Package build makes data that follow from the streams of an environment: a build goes through all streams of some types in the order
 // of their keys and lets its kind say what is to be written of each. What a page of streams comes to is committed together with how
 // far the build is, so that a crash at any point neither loses nor repeats anything. Builds are due items: whichever process has room
-// goes on with one, tenants take turns. What is not used any more is removed in the same manner, see removal.go.
+// goes on with one, tenants take turns. What is no longer used is removed in the same manner, see removal.go.
 package build
 
 import (
@@ -53,7 +53,7 @@ type Kind struct {
 	Done func(ctx context.Context, j *Job) ([]store.Side, error)
 	// PageSize is how many streams a page has at most; 0 means 256.
 	PageSize int
-	// Sorted tells that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
+	// Sorted reports that the writes of all pages are plain puts (store.Side.Plain), which come to the same however often they are made, and
 	// additions without a bound. Then what many pages come to is put in order and commits together. A crash, or a cancellation, may leave
 	// items of pages that do not count as gone through.
 	Sorted bool
@@ -125,7 +125,7 @@ type Status struct {
 // Stats counts what a service has done since it was made.
 type Stats struct {
 	// Streams counts the streams that were gone through, Ended and Failed the builds by how they ended, Removed the items that were
-	// removed because nothing uses them any more.
+	// removed because nothing uses them any longer.
 	Streams, Ended, Failed, Removed uint64
 	// Running is the number of builds that are at work in this process.
 	Running int64

@@ -226,7 +226,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestConflicts lets somebody change what a page was made with: the page is made anew, and others are not.
+// TestConflicts lets somebody change what a page was made with: the page is rebuilt, and others are not.
 func TestConflicts(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 30)
@@ -310,7 +310,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestWhatIsForgottenDoesNotFail: a build that finds out that it cannot go on since nobody wants it any more has not failed.
+// TestWhatIsForgottenDoesNotFail: a build that finds out that it cannot go on since nobody wants it any longer has not failed.
 func TestWhatIsForgottenDoesNotFail(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 1)
@@ -381,7 +381,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestCancel ends a build in the middle: nothing of it is committed any more.
+// TestCancel ends a build in the middle: nothing of it is committed any longer.
 func TestCancel(t *testing.T) {
 	h := newHouse(t)
 	h.streams(prod, "a", 100)

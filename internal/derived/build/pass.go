@@ -21,7 +21,7 @@ const (
 	// maxSides and maxBytes are from how many writes, and bytes of them, on pages are committed.
 	maxSides = 2000
 	maxBytes = 1 << 20
-	// maxTries bounds how often in a row a page is made anew because one of its conditions did not hold.
+	// maxTries bounds how often in a row a page is rebuilt because one of its conditions did not hold.
 	maxTries = 100
 	// maxRest is the longest pause after a page while others write.
 	maxRest = 50 * time.Millisecond
@@ -79,14 +79,14 @@ func (s *Service) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 	switch {
 	case lost(err):
-		return nil // somebody has cancelled it, has begun it anew, or has taken it over
+		return nil // somebody has cancelled it, has begun it again, or has taken it over
 	case errors.Is(err, store.ErrEnded):
 		return t.giveWay(ctx) // an erasure has ended the pile: it goes on from what is committed
 	}
 	return err
 }
 
-// lost reports whether the claim of a build does not hold any more.
+// lost reports whether the claim of a build no longer holds.
 func lost(err error) bool {
 	conflict, is := errors.AsType[*store.SideConflict](err)
 	return is && conflict.Space == jobSpace
@@ -167,7 +167,7 @@ func (t *pass) giveWay(ctx context.Context) error {
 // passPages bounds the commits of a pass.
 const passPages = 1000
 
-// count finds out how many streams there are. A crash lets it begin anew.
+// count finds out how many streams there are. A crash lets it begin again.
 func (t *pass) count(ctx context.Context) error {
 	if t.p.Counted {
 		return nil
@@ -301,7 +301,7 @@ func (t *pass) commit(ctx, making context.Context) error {
 	return nil
 }
 
-// halve makes the first page under way anew as two.
+// halve makes the first page under way again as two.
 func (t *pass) halve(making context.Context) {
 	f := t.pages[0]
 	some, others := f.page.IDs[:len(f.page.IDs)/2], f.page.IDs[len(f.page.IDs)/2:]
@@ -323,7 +323,7 @@ func (t *pass) committed(n int) {
 	t.pages = t.pages[n:]
 }
 
-// again makes pages anew of which a condition did not hold, and commits each alone.
+// again makes pages again of which a condition did not hold, and commits each alone.
 func (t *pass) again(ctx, making context.Context, n int) error {
 	for range n {
 		old := t.pages[0]

@@ -14,7 +14,7 @@ import (
 type Range struct {
 	Space store.Space
 	Keys  store.Range
-	// Plain tells that all of them are plain items, which go at once.
+	// Plain reports that all of them are plain items, which go at once.
 	Plain bool
 }
 

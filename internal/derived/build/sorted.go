@@ -48,7 +48,7 @@ func (t *pass) await(ctx context.Context) error {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = t.s.o.Clock.Wait(waiting, t.until) // either way nothing is waited for any more
+		_ = t.s.o.Clock.Wait(waiting, t.until) // either way nothing is waited for any longer
 	}()
 	defer func() {
 		stop()
@@ -91,7 +91,7 @@ func (t *pass) gather(ctx context.Context) error {
 	return t.commitPart(ctx)
 }
 
-// holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun it anew: until then
+// holds returns the conflict that the next commit would end with where somebody has cancelled the build, or has begun it again: until then
 // much may be made for nothing.
 func (t *pass) holds(ctx context.Context) error {
 	fence := t.claim.Fence()
@@ -164,7 +164,7 @@ func (t *pass) commitPart(ctx context.Context) error {
 	return nil
 }
 
-// dropPart lets go of what was not committed.
+// dropPart releases what was not committed.
 func (t *pass) dropPart() {
 	if t.part.pile != nil {
 		t.part.pile.Discard()

@@ -82,7 +82,7 @@ type DeclaredTag struct {
 	Name string
 	// Types are the aggregate types with events that have it.
 	Types []string
-	// Ready tells that all events have it that should. Until then Done of Total events were looked at.
+	// Ready reports that all events have it that should. Until then Done of Total events were looked at.
 	Ready       bool
 	Done, Total uint64
 }
@@ -120,13 +120,13 @@ func (s *Tagger) Forget(t j17.Tenant) { s.known.Delete(t) }
 // deployedTags is what is cached of the tags of the spec that is deployed to a tenant.
 type deployedTags struct {
 	decider *decider.Decider
-	// ready tells that all events have them.
+	// ready reports that all events have them.
 	ready atomic.Bool
 }
 
 // tagState says which tags the events of a tenant have.
 type tagState struct {
-	// Names are the declared tags, Pending those of them, and of others that nobody declares any more, that older events do not all have,
+	// Names are the declared tags, Pending those of them, and of others that nobody declares any longer, that older events do not all have,
 	// or still have.
 	Names   map[string]tagDefinition `json:"names"`
 	Pending []string                 `json:"pending,omitempty"`

@@ -44,7 +44,7 @@ func (s *Tagger) runPass(ctx context.Context, c *worker.Claim) error {
 	}
 	ended, err := b.run(ctx)
 	if conflict, is := errors.AsType[*store.SideConflict](err); is && conflict.Space == tagSpace {
-		return nil // another deployment has begun it anew, or somebody has taken it over
+		return nil // another deployment has begun it again, or somebody has taken it over
 	}
 	if err != nil {
 		return err

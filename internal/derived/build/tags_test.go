@@ -261,7 +261,7 @@ func TestTaggingIsCutShort(t *testing.T) {
 	}
 }
 
-// TestTagsOfBefore: after a restoration nobody knows which tags events have. Those of a type that declares none any more are gone.
+// TestTagsOfBefore: after a restoration nobody knows which tags events have. Those of a type that declares none any longer are gone.
 func TestTagsOfBefore(t *testing.T) {
 	h := newTagHouse(t)
 	h.deploy(`"course": "$.data.course"`, `"course": "$.data.course"`)
@@ -297,7 +297,7 @@ func TestTagsOfBefore(t *testing.T) {
 	h.settle()
 	condition("condition_failed")
 
-	// What is erased has no tags any more, and gets none.
+	// What is erased has no tags any longer, and gets none.
 	erased := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
 	if err := storetest.Erase(t.Context(), h.Store, enginetest.Tenant, j17.Key{Type: "booking", ID: id(1)}, erased); err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func TestTagsOfTime(t *testing.T) {
 		h.book(2, `{}`)
 		h.want("at:1600000000 1", "at:1600000001 1", "at:1700000000 1", "by:"+enginetest.User+" 3")
 
-		// A write that was decided before the latest event is decided anew.
+		// A write that was decided before the latest event is decided again.
 		if _, err := h.Store.Append(t.Context(), enginetest.Tenant, []store.Append{{
 			Events: []store.NewEvent{{Key: j17.Key{Type: "course", ID: id(1)}, Type: "was_defined", Data: []byte(`{}`), Metadata: []byte(`{}`)}}, Timestamp: 1_700_000_100,
 		}}); err != nil {

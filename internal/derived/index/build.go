@@ -52,7 +52,7 @@ func (s *Service) page(ctx context.Context, p *build.Page) ([]store.Side, error)
 	return c.writes(), nil
 }
 
-// failedWithout makes a failure of it that a slot is gone: nobody needs the build any more.
+// failedWithout makes a failure of it that a slot is gone: nobody needs the build any longer.
 func failedWithout(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return &build.Failure{Err: errors.New("the index was removed")}

@@ -17,7 +17,7 @@ import (
 
 const (
 	// bulkSlice is how many rows are computed together, before others may run, as long as nothing is known of their size, and mostSlice how many
-	// of such as are small: to go over all levels of the store anew for each few rows is a good part of their work.
+	// of such as are small: to go over all levels of the store again for each few rows is a good part of their work.
 	bulkSlice, mostSlice = 128, 512
 	// bulkTurns is how many commits follow each other before others have their turn.
 	bulkTurns = 16
@@ -147,7 +147,7 @@ func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j1
 		b.to = to
 	}
 
-	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were made anew since.
+	// What follows from it. What was begun is gone on with: the rows that follow from more by now are such as were rebuilt since.
 	most := u.s.limits.bulkMost
 	if !to.IsZero() {
 		most = maxCounted

@@ -183,7 +183,7 @@ func entryKey(slot, text, id string) string { return slot + "/" + text + end + i
 // sourceKey is where a row stands behind what it was made from.
 func sourceKey(slot, name, id string) string { return slot + "/" + name + end + id }
 
-// entry adds what becomes of an entry: it is new (1), goes (-1), or is about to be written anew (0).
+// entry adds what becomes of an entry: it is new (1), goes (-1), or is about to be written again (0).
 func (c *changes) entry(id string, of *record, i, sign int) {
 	key, value := entryKey(c.slot, of.entries[i].text, id), of.value(i)
 	size := int64(len(key) + len(value))

@@ -130,7 +130,7 @@ func (h *house) mended(p *process) {
 	h.accounted(p)
 }
 
-// TestDamageIsMended: whoever finds that something of an index cannot be read, a reader or the upkeep, has it built anew. Nobody is told
+// TestDamageIsMended: whoever finds that something of an index cannot be read, a reader or the upkeep, has it rebuilt. Nobody is told
 // that there are no rows, and nobody waits for the next look through all indexes.
 func TestDamageIsMended(t *testing.T) {
 	all := index.Query{Lanes: [][]index.Range{{index.All(all, 0)}}}
@@ -241,7 +241,7 @@ func TestDamageOfWhatServesDuringABuild(t *testing.T) {
 	})
 }
 
-// TestDamageOfWhatIsBuilt: what is being built meets damage when it catches up. It begins anew, and what serves goes on to.
+// TestDamageOfWhatIsBuilt: what is being built meets damage when it catches up. It begins again, and what serves goes on to.
 func TestDamageOfWhatIsBuilt(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()
@@ -352,7 +352,7 @@ func TestDamageBehindTheFirstRows(t *testing.T) {
 }
 
 // TestDamagedEventsAreNoDamageOfTheIndex: the look through all indexes comes upon an event that cannot be read. The index is as it should
-// be, could not be built anew either, and serves on.
+// be, could not be rebuilt either, and serves on.
 func TestDamagedEventsAreNoDamageOfTheIndex(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

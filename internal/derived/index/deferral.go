@@ -31,7 +31,7 @@ type deferral struct {
 	since    time.Time
 	// hurry, if not nil, ends a pause of a backlog that is worked off.
 	hurry func()
-	// busy tells that a change of many rows is under way: until it is done nobody can read the slot.
+	// busy reports that a change of many rows is under way: until it is done nobody can read the slot.
 	busy bool
 	// singlyUpTo is up to where events are worked off as they come, because too many rows follow from some of them.
 	singlyUpTo j17.StreamID

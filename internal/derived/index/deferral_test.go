@@ -87,7 +87,7 @@ func TestUpkeepRests(t *testing.T) {
 			t.Errorf("somebody has asked: %d events behind", most)
 		}
 
-		// Fast ones. When they end, each row is made anew once, but for what came first.
+		// Fast ones. When they end, each row is rebuilt once, but for what came first.
 		h.unasked()
 		rows := p.Stats().Rows
 		if most, lag := h.burst(p, 20, 6), p.Stats().Lag; most < 100 || p.Stats().Rows-rows > 24 || lag < 150*time.Millisecond || lag > 220*time.Millisecond {

@@ -12,14 +12,14 @@ import (
 )
 
 // Erase waits until no row shows what streams were before they were rewritten. Indexes that follow the feed get there by themselves, by
-// the notes in it. A build that has not come so far begins anew, since some of its rows may be of before; what a build has left that has
+// the notes in it. A build that has not come so far begins again, since some of its rows may be of before; what a build has left that has
 // failed goes.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	for keys := (store.Range{}); ; {
 		const page = 100
 		items, err := s.o.Store.Scan(ctx, t, slotSpace, keys, page)
 		if err = s.reset(ctx, t, keptDamage(err)); errors.Is(err, store.ErrNotFound) {
-			continue // there is none any more
+			continue // there is none any longer
 		}
 		if err != nil {
 			return err

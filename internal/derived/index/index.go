@@ -330,7 +330,7 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, erro
 // removalPrefix begins the names of removals.
 const removalPrefix = "index/"
 
-// Rebuild builds an index anew. What is there serves until the new one has caught up. It does nothing while a build runs;
+// Rebuild builds an index again. What is there serves until the new one has caught up. It does nothing while a build runs;
 // store.ErrNotFound means that there is no such index, or that its definition is not known here.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 	_, err := s.rebuild(ctx, t, id, "")
@@ -338,7 +338,7 @@ func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, id string) error {
 }
 
 // rebuild is Rebuild. A slot that is unfit to be read, "" for none, is dropped at once, whatever is under way; it reports whether that was
-// done. Where the slot is not of the index, or not any more, it does nothing.
+// done. Where the slot is not of the index, or no longer, it does nothing.
 func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (dropped bool, err error) {
 	d := s.knows(t, id)
 	if d == nil {
@@ -493,7 +493,7 @@ func (s *Service) Remove(ctx context.Context, t j17.Tenant, id string) error {
 	}
 }
 
-// forget lets go of what is known of an index that was removed, unless somebody has begun it again meanwhile and knows another definition
+// forget releases what is known of an index that was removed, unless somebody has begun it again meanwhile and knows another definition
 // than was known before.
 func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	s.mu.Lock()
@@ -512,7 +512,7 @@ func (s *Service) forget(t j17.Tenant, id string, d *Definition) {
 	}
 }
 
-// Forget lets go of what is known of the indexes of a tenant that is gone.
+// Forget releases what is known of the indexes of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.resetting.Lock()
 	delete(s.resets, t)
@@ -530,14 +530,14 @@ func (s *Service) Forget(t j17.Tenant) {
 // Status is how an index is.
 type Status struct {
 	ID string
-	// Ready tells that it can be read.
+	// Ready reports that it can be read.
 	Ready bool
 	// Rows, Entries and Bytes are how many rows are there, and what is stored of them.
 	Rows, Entries, Bytes uint64
 	// Position is that of the last event that the rows show, or that does not concern them; Lag the number of events behind it.
 	Position j17.StreamID
 	Lag      uint64
-	// Build is how far the last build is, nil if that is not known any more; Fanout how far a change of many rows is that is under way,
+	// Build is how far the last build is, nil if that is no longer known; Fanout how far a change of many rows is that is under way,
 	// else nil.
 	Build  *build.Status
 	Fanout *build.Status

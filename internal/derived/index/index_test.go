@@ -153,7 +153,7 @@ func (h *house) accounted(p *process) {
 	}
 }
 
-// TestCrashes ends the process before and after each of its writes while an index is built, follows events and is built anew: what the
+// TestCrashes ends the process before and after each of its writes while an index is built, follows events and is rebuilt: what the
 // next one has is exact, and nothing is left over. Outside of soaks it is some of the writes.
 func TestCrashes(t *testing.T) {
 	stride := 13
@@ -465,7 +465,7 @@ func TestNotReady(t *testing.T) {
 			t.Errorf("%+v, %v", status, err)
 		}
 
-		// It is cancelled, and begun anew.
+		// It is cancelled, and begun again.
 		if err := p.Cancel(t.Context(), prod, "one"); err != nil {
 			t.Fatal(err)
 		}
@@ -529,7 +529,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("it was at %v of %+v", said, status)
 		}
 
-		// And notices everything; what differs is built anew.
+		// And notices everything; what differs is rebuilt.
 		for _, space := range []store.Space{"index.entries", "index.rows", "index.sources"} {
 			put := func(key string, v []byte) store.Side {
 				return store.Side{Op: store.Put, Space: space, Key: key, Value: v}
@@ -562,7 +562,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestScrub: an index that was changed is noticed in the background, not read from then on, and built anew.
+// TestScrub: an index that was changed is noticed in the background, not read from then on, and rebuilt.
 func TestScrub(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// spoiled is a store of which a space cannot be read any more until it is emptied.
+// spoiled is a store of which a space cannot be read any longer until it is emptied.
 type spoiled struct {
 	store.Store
 
@@ -76,7 +76,7 @@ func (h *house) bare() {
 }
 
 // TestDamagedHeadsAndSlots: it cannot be read which slots there are, or how far one is. Whoever finds that, a reader, a comparison, an erasure,
-// a build that goes on, has all indexes of the environment thrown away; they are built anew when somebody asks for them, and nothing is left of
+// a build that goes on, has all indexes of the environment thrown away; they are rebuilt when somebody asks for them, and nothing is left of
 // what was there.
 func TestDamagedHeadsAndSlots(t *testing.T) {
 	for name, find := range map[string]func(h *house, p *process) error{
@@ -132,7 +132,7 @@ func TestDamagedHeadsAndSlots(t *testing.T) {
 }
 
 // TestUpkeepMeetsADamagedSlot: it cannot be read how far a slot is that events are to be brought into. That is mended though nobody asks for the
-// index, which is built anew when somebody does.
+// index, which is rebuilt when somebody does.
 func TestUpkeepMeetsADamagedSlot(t *testing.T) {
 	for what, damage := range map[string]func(h *house, st *spoiled){
 		"garbled":    func(h *house, _ *spoiled) { h.garble("index.slots") },
@@ -182,7 +182,7 @@ func TestUpkeepMeetsADamagedSlot(t *testing.T) {
 	}
 }
 
-// TestADamagedSlotThatIsBuilt: a build cannot read its own slot any more. It ends, and nothing of what it has made is left.
+// TestADamagedSlotThatIsBuilt: a build cannot read its own slot any longer. It ends, and nothing of what it has made is left.
 func TestADamagedSlotThatIsBuilt(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {
 		t.Helper()

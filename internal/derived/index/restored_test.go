@@ -42,7 +42,7 @@ func (c copied) come() {
 }
 
 // TestARestorationMeetsABuild restores what an environment held at each moment of the build of an index: where that was under way it goes on, or begins
-// anew, and the index has all of what was restored and what comes later.
+// again, and the index has all of what was restored and what comes later.
 func TestARestorationMeetsABuild(t *testing.T) {
 	moments := 0
 	for ended := false; !ended; moments++ {

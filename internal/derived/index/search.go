@@ -30,7 +30,7 @@ type Search struct {
 	last string
 	// wasted is what entries have cost that were left out, in units of work; bound is how much that may be, 0 until it is known.
 	wasted, bound int64
-	// byRecord tells that the records are gone through, ended that there are no more rows.
+	// byRecord reports that the records are gone through, ended that there are no more rows.
 	byRecord, ended bool
 }
 
@@ -54,7 +54,7 @@ func (v *View) Scan(b *work.Budget, q Query, after string, limit int) ([]Hit, er
 }
 
 // Next returns up to limit rows behind the cursor of one of the page before, or from where the search has begun. What is looked at is work of the
-// budget. The error is a *NotReadyError where what is stored is damaged: the index is built anew then, and is not read before that is done.
+// budget. The error is a *NotReadyError where what is stored is damaged: the index is rebuilt then, and is not read before that is done.
 func (s *Search) Next(after string, limit int) ([]Hit, error) {
 	if i := slices.IndexFunc(s.hits, func(h Hit) bool { return h.Cursor == after }); i >= 0 {
 		s.hits = s.hits[i+1:]

@@ -107,7 +107,7 @@ func TestWhoHasLostTheUpkeepKnowsNothing(t *testing.T) {
 	})
 }
 
-// TestRemovedWhileABuildTakesOver ends a process before and after each write with which an index is built anew, and removes the index, or
+// TestRemovedWhileABuildTakesOver ends a process before and after each write with which an index is rebuilt, and removes the index, or
 // cancels the build and removes it then: nothing is left of either slot.
 func TestRemovedWhileABuildTakesOver(t *testing.T) {
 	for _, late := range []bool{false, true} {

@@ -28,7 +28,7 @@ func (s source) wide(id string, computing func(rows int)) *index.Definition {
 	}
 }
 
-// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them anew once, and not for each batch of the burst, with
+// TestBurstsOfASource: a burst of events of an aggregate on which many rows depend makes them again once, and not for each batch of the burst, with
 // many other aggregates in between too. Where that are more rows than change in bulk, it is once for each part of it.
 func TestBurstsOfASource(t *testing.T) {
 	testBurstOfASource(t, 1, 1<<20, 1)
@@ -36,7 +36,7 @@ func TestBurstsOfASource(t *testing.T) {
 	testBurstOfASource(t, 2600, 1000, 4)
 }
 
-// testBurstOfASource has new rows come in the burst. It bounds how often a row is made anew where so many of them change in bulk.
+// testBurstOfASource has new rows come in the burst. It bounds how often a row is rebuilt where so many of them change in bulk.
 func testBurstOfASource(t *testing.T, items, most int, times int64) {
 	t.Helper()
 	const rows, burst = 1100, 600

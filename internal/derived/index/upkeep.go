@@ -109,7 +109,7 @@ type damage struct{ error }
 // Unwrap returns what could not be read.
 func (d damage) Unwrap() error { return d.error }
 
-// mend ends the subscription of a slot that was removed, and lets the index be built anew where something of it cannot be read any more: its
+// mend ends the subscription of a slot that was removed, and lets the index be rebuilt where something of it cannot be read any longer: its
 // subscription goes with the slot then. Nothing of the batch counts as handled: where the slot is still there, somebody is about to remove it, and
 // until then it shows what it has shown.
 func (u *upkeep) mend(ctx context.Context, err error) error {
@@ -155,14 +155,14 @@ type upkeep struct {
 	slot *slot
 	// behind is how many events follow.
 	behind uint64
-	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light tells that the last ones had few bytes, and writes
+	// attempt counts the tries, from 1; size is how many rows are computed for a commit. light reports that the last ones had few bytes, and writes
 	// is how many writes each of them had into each of the spaces.
 	attempt, size int
 	light         bool
 	writes        [allSpaces]int
 }
 
-// batch makes the rows anew that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
+// batch makes the rows again that some aggregates can have changed, as they are at a position. done returns the writes that say so to the
 // feed.
 func (u *upkeep) batch(ctx context.Context, touched []j17.Key, to j17.StreamID, done func() []store.Side) error {
 	sources := u.sources(touched)
@@ -280,7 +280,7 @@ func readRecord(get getter, slot, id string) (*record, error) {
 	return rec, nil
 }
 
-// recordDamage tells that the record of a row cannot be read.
+// recordDamage reports that the record of a row cannot be read.
 func recordDamage(slot, id string, err error) error {
 	return &store.CorruptionError{Where: string(rowSpace) + "/" + slot + "/" + id, Err: err}
 }
@@ -288,7 +288,7 @@ func recordDamage(slot, id string, err error) error {
 // maxTogether is of how many aggregates the events are that make one change of many rows.
 const maxTogether = 2 << 10
 
-// together takes what follows into a change of many rows: these would be made anew for each batch of a burst else, and nobody could read the slot
+// together takes what follows into a change of many rows: these would be rebuilt for each batch of a burst else, and nobody could read the slot
 // meanwhile. It returns what has changed, and up to where.
 func (u *upkeep) together(ctx context.Context, touched []j17.Key, sources []string, to j17.StreamID) ([]string, j17.StreamID, error) {
 	if u.attempt > 1 {

@@ -41,11 +41,11 @@ type verification struct {
 	done  uint64
 }
 
-// Verify computes all rows anew and compares them with the index: each row that should be there with what is kept of it and all of its
+// Verify computes all rows again and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
 // one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
 // first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is read
-// no more, and built anew. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
+// no more, and rebuilt. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
 // where the index is too far behind for that.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
@@ -90,7 +90,7 @@ const (
 )
 
 // Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is read no more, and
-// built anew.
+// rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {
 		if err := s.o.Clock.Wait(ctx, s.o.Clock.Now().Add(s.o.Scrub)); err != nil {
@@ -127,7 +127,7 @@ func (s *Service) scrub(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replace drops a slot of an index because of what was found in it, and lets the index be built anew. Nothing is done, and said, where
+// replace drops a slot of an index because of what was found in it, and lets the index be rebuilt. Nothing is done, and said, where
 // somebody has done that already.
 func (s *Service) replace(ctx context.Context, of place, slot string, what *Difference) error {
 	dropped, err := s.rebuild(ctx, of.tenant, of.name, slot)
@@ -140,10 +140,10 @@ func (s *Service) replace(ctx context.Context, of place, slot string, what *Diff
 	return err
 }
 
-// errEvents is that rows cannot be computed. It says nothing against the index, which could not be built anew either.
+// errEvents is that rows cannot be computed. It says nothing against the index, which could not be rebuilt either.
 var errEvents = errors.New("rows cannot be computed from events")
 
-// errMoved is why a verification begins anew.
+// errMoved is why a verification begins again.
 var errMoved = errors.New("another build of the index serves by now")
 
 // verify is Verify, and returns what served when it began.

@@ -28,7 +28,7 @@ const (
 	quietFirst = 4
 )
 
-// NotReadyError tells that an index cannot be read: it is being built, or is too far behind.
+// NotReadyError reports that an index cannot be read: it is being built, or is too far behind.
 type NotReadyError struct {
 	// Done and Total are rows of a build, or of a change of many rows, else events.
 	Done, Total uint64
@@ -188,7 +188,7 @@ func (s *Service) open(ctx context.Context, t j17.Tenant, id string, p j17.Strea
 	return &View{moment: m, slot: sl, at: reached, held: mostIDs, few: fewIDs, large: s.large, tenant: string(t), told: told}, nil, nil
 }
 
-// noticed lets an index be built anew where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
+// noticed lets an index be rebuilt where something that is stored of a slot is damaged: until then it is not ready. Any other error stays.
 func (s *Service) noticed(ctx context.Context, t j17.Tenant, id, slot string, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -239,7 +239,7 @@ func (s *Service) handled(ctx context.Context, t j17.Tenant, name string) (known
 	// The subscription is asked after the slot was read: where the slot is still the same later, nobody has written it in between.
 	status, err := s.o.Feed.Status(ctx, t, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return known, nil // it does not follow the feed yet, or not any more
+		return known, nil // it does not follow the feed yet, or no longer
 	}
 	if status.After.Compare(known.at) > 0 {
 		known.at = status.After
@@ -308,7 +308,7 @@ func (s *Service) Touched(ctx context.Context, t j17.Tenant, types []string, aft
 // Position is what the view is as of: rows that are computed as of it are those that the index shows.
 func (v *View) Position() j17.StreamID { return v.at }
 
-// Close lets go of what the view shows. Further calls do nothing.
+// Close releases what the view shows. Further calls do nothing.
 func (v *View) Close() {
 	v.moment.Close()
 	v.mu.Lock()

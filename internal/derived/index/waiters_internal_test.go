@@ -6,7 +6,7 @@ import (
 	"j17"
 )
 
-// TestWaitersAreForgotten: nothing is kept of a slot for which nobody waits any more, whether it has got on or not.
+// TestWaitersAreForgotten: nothing is kept of a slot for which nobody waits any longer, whether it has got on or not.
 func TestWaitersAreForgotten(t *testing.T) {
 	t.Parallel()
 	const of = j17.Tenant("i/prod")

@@ -15,14 +15,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs any more. Their
+// The kinds of builds: one reads the places of older events, the other one removes what is in a slot that nobody needs any longer. Their
 // names are those of slots.
 const (
 	filling  = "place"
 	emptying = "place-removal"
 )
 
-// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any more, and goes on with a
+// What a build comes to for a slot that is not one of what is deployed: it ends where nobody needs the slot any longer, and goes on with a
 // process that has heard of the latest deployment where this one has not.
 var (
 	errUnneeded = errors.New("place: the slot is no longer needed")

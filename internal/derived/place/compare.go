@@ -21,7 +21,7 @@ const (
 	comparedAgain = time.Minute
 )
 
-// errEvents is that events cannot be read. It says nothing against places, which could not be made anew either.
+// errEvents is that events cannot be read. It says nothing against places, which could not be rebuilt either.
 var errEvents = errors.New("the events of an aggregate cannot be read")
 
 // Difference is the first thing in the places of an environment that is not as it follows from events.
@@ -51,7 +51,7 @@ type comparison struct {
 	aggregates, entries uint64
 }
 
-// page opens a moment. It is errMoved where the slot was begun anew meanwhile.
+// page opens a moment. It is errMoved where the slot was begun again meanwhile.
 func (c *comparison) page(ctx context.Context, done int) (store.Moment, error) {
 	if err := c.pause(done); err != nil {
 		return nil, err

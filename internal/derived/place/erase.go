@@ -40,7 +40,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 			}
 		}
 
-		// What is in slots that nobody needs any more, as far as this process has heard of what is deployed.
+		// What is in slots that nobody needs any longer, as far as this process has heard of what is deployed.
 		held, err := store.HeldBy(ctx, s.Store, t, []store.Declared{{Space: places, OfStreams: true}}, key)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *Service) Leave(ctx context.Context, t j17.Tenant, of []part.Replaced) (
 }
 
 // fenced returns the slots as they are now of what is deployed to a tenant, and what holds as long as it is: another process may have begun them
-// anew, or builds of them, that must not bring back what they have read before.
+// again, or builds of them, that must not bring back what they have read before.
 func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fence, error) {
 	s.known.Delete(t)
 	d, fences, err := s.Engine.Deployed(t)
@@ -134,7 +134,7 @@ type staying struct {
 	at  map[string]uint64
 }
 
-// forgetParts lets go of what is known of one of some aggregates: all of its events are replaced. Where something is written to it over and over no
+// forgetParts releases what is known of one of some aggregates: all of its events are replaced. Where something is written to it over and over no
 // part was told as the last one.
 func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 	found, ok := s.staying.Load(t)
@@ -169,7 +169,7 @@ func (s *Service) left(ctx context.Context, t j17.Tenant, k *known, sl *slot, of
 	return l, nil
 }
 
-// maxOvertaken bounds how often a place is looked for anew because the aggregate has moved meanwhile.
+// maxOvertaken bounds how often a place is looked for again because the aggregate has moved meanwhile.
 const maxOvertaken = 100
 
 var errOvertaken = errors.New("place: the aggregate moves over and over; it is tried again")

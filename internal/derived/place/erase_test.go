@@ -237,7 +237,7 @@ func TestNothingIsKeptOfAnErasureInParts(t *testing.T) {
 }
 
 // TestPartingHoldsOnWhatItWasDecidedBy: what moves a shop, or throws the slots away, between the decision of where it is then and its commit lets this
-// be decided anew.
+// be decided again.
 func TestPartingHoldsOnWhatItWasDecidedBy(t *testing.T) {
 	away := func(h *house) {
 		h.tb.Helper()

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// maxReplacing bounds how often it is tried to begin places anew because others have changed the slots meanwhile.
+	// maxReplacing bounds how often it is tried to begin places again because others have changed the slots meanwhile.
 	maxReplacing = 10
 	// replaceEvery is the least time between two such beginnings that the background asks for: what cannot be made is not begun over and over.
 	replaceEvery = time.Minute
 )
 
-// errMoved tells that the places of an environment were begun anew since a question began.
+// errMoved reports that the places of an environment were begun again since a question began.
 var errMoved = errors.New("place: the slots have changed")
 
 // guarded yields what a question finds in a moment. Where the slots are not those that the moment shows, or something in them cannot be read,
-// nothing is taken for an answer: the error is one of CodeIndexNotReady, and what is damaged is made anew.
+// nothing is taken for an answer: the error is one of CodeIndexNotReady, and what is damaged is rebuilt.
 func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Found, error]) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		if err := k.current(m); err != nil {
@@ -45,7 +45,7 @@ func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Fou
 	}
 }
 
-// current reports errMoved where a slot is not as the moment shows it: whoever has begun it anew may be another process.
+// current reports errMoved where a slot is not as the moment shows it: whoever has begun it again may be another process.
 func (k *Kinds) current(m store.Moment) error {
 	for _, sl := range k.slots {
 		item, err := m.Get(slots, sl.name())
@@ -60,7 +60,7 @@ func (k *Kinds) current(m store.Moment) error {
 	return nil
 }
 
-// unready begins the slots anew where an error is damage, and says so.
+// unready begins the slots again where an error is damage, and says so.
 func (k *Kinds) unready(ctx context.Context, err error) error {
 	if errors.Is(err, errMoved) {
 		return notReady(k.slots[0].typ, true, build.Status{}).Because(err)
@@ -72,7 +72,7 @@ func (k *Kinds) unready(ctx context.Context, err error) error {
 	return notReady(k.slots[0].typ, true, build.Status{})
 }
 
-// notReady is the error of places that are being read from the events, or made anew from them.
+// notReady is the error of places that are being read from the events, or rebuilt from them.
 func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	what := "The places of older events of '%s' are being read"
 	if anew {
@@ -84,7 +84,7 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 	return e
 }
 
-// replace throws away all places of an environment and has them made anew: in one commit, since which nobody reads them before that is done,
+// replace throws away all places of an environment and has them rebuilt: in one commit, since which nobody reads them before that is done,
 // while whoever writes goes on. All slots go together: their records stand among each other, and what is damaged has to be removed without
 // being read. Nothing is done where one of the given slots is not as it was, since somebody has done it already.
 func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what string) error {
@@ -128,7 +128,7 @@ func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what st
 	return nil
 }
 
-// said notes, and logs, that the places of an environment were begun anew.
+// said notes, and logs, that the places of an environment were begun again.
 func (s *Service) said(ctx context.Context, t j17.Tenant, what string) {
 	s.replaced.Store(t, s.Clock.Now())
 	s.counts.rebuilt.Add(1)
@@ -214,7 +214,7 @@ func (k *known) has(sl *slot) bool {
 	return slices.ContainsFunc(k.slots[sl.typ], func(one *slot) bool { return one.ID == sl.ID && bytes.Equal(one.stored, sl.stored) })
 }
 
-// met begins places anew because the background has met damage of them, unless that was done just now. It returns the error.
+// met begins places again because the background has met damage of them, unless that was done just now. It returns the error.
 func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is {
@@ -228,7 +228,7 @@ func (s *Service) met(ctx context.Context, t j17.Tenant, err error) error {
 	return errors.Join(err, s.replace(ctx, t, nil, damage.Error()))
 }
 
-// Mend has places made anew where one of them that a write has to know cannot be read. It reports whether the write may be tried again. It is
+// Mend has places rebuilt where one of them that a write has to know cannot be read. It reports whether the write may be tried again. It is
 // an engine's Mend.
 func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName) bool {
 	if damaged.Space == resets {

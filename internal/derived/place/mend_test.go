@@ -78,7 +78,7 @@ func (h *house) spoil(change func(db *raw.DB)) {
 	h.begin()
 }
 
-// begin opens the store anew, with services that know nothing.
+// begin opens the store again, with services that know nothing.
 func (h *house) begin() {
 	h.tb.Helper()
 	h.Open(h.tb, engine.Options{})
@@ -221,7 +221,7 @@ func settled(t *testing.T) *house {
 	return h
 }
 
-// TestDamageIsMended: whoever comes upon damage of places, a reader, a writer, an erasure, or the look through all of them, has them made anew
+// TestDamageIsMended: whoever comes upon damage of places, a reader, a writer, an erasure, or the look through all of them, has them rebuilt
 // from the events. Nobody is told meanwhile that there is nothing, or what may be wrong, and writes go on.
 func TestDamageIsMended(t *testing.T) {
 	ask := func(name string) func(*house) {
@@ -289,7 +289,7 @@ func TestDamageIsMended(t *testing.T) {
 	}
 }
 
-// look lets the look through all places go on until it has begun them anew.
+// look lets the look through all places go on until it has begun them again.
 func (h *house) look() {
 	h.tb.Helper()
 	ctx, stop := context.WithCancel(h.tb.Context())
@@ -304,7 +304,7 @@ func (h *house) look() {
 	}
 }
 
-// mended lets places that were begun anew be made, and compares the answers with those of before, and the places with the events. It returns all that is
+// mended lets places that were begun again be made, and compares the answers with those of before, and the places with the events. It returns all that is
 // stored of them.
 func (h *house) mended(want map[string][]string) []string {
 	h.tb.Helper()
@@ -337,7 +337,7 @@ func TestRightPlacesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestMendingIsGoneOnWith ends the process while places are made anew, and lets the next one go on.
+// TestMendingIsGoneOnWith ends the process while places are rebuilt, and lets the next one go on.
 func TestMendingIsGoneOnWith(t *testing.T) {
 	h := newHouse(t, shops)
 	const n = 2000
@@ -359,7 +359,7 @@ func TestMendingIsGoneOnWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.begin()
-	h.Clock.Advance(time.Hour) // so that nobody has a claim any more
+	h.Clock.Advance(time.Hour) // so that nobody has a claim any longer
 	h.settle()
 	if got := h.dump(); !slices.Equal(got, want) {
 		t.Errorf("%d items are stored, want %d", len(got), len(want))
@@ -369,7 +369,7 @@ func TestMendingIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// TestMendingBesideWriters moves aggregates while their places are made anew, by two processes over one store: one has found the damage, the
+// TestMendingBesideWriters moves aggregates while their places are rebuilt, by two processes over one store: one has found the damage, the
 // other one has known all places to be whole.
 func TestMendingBesideWriters(t *testing.T) {
 	h := newHouse(t, shops)

@@ -43,7 +43,7 @@ type Ask struct {
 type Page struct {
 	Position j17.StreamID
 	Rows     []Row
-	// Next starts the next page; "" on the last one. Early tells that looking ended the page, and not its rows.
+	// Next starts the next page; "" on the last one. Early reports that looking ended the page, and not its rows.
 	Next  string
 	Early bool
 }
@@ -81,7 +81,7 @@ func (s *Service) Page(ctx context.Context, t j17.Tenant, a *Ask) (*Page, error)
 		}
 		p, err := s.page(ctx, t, kinds, a, after)
 		if again && errors.Is(err, errMoved) {
-			continue // what another process has begun anew may be done
+			continue // what another process has begun again may be done
 		}
 		return p, err
 	}

@@ -82,7 +82,7 @@ type Service struct {
 	known sync.Map // of *known by j17.Tenant
 	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
 	latest sync.Map
-	// replaced is when this process had places built anew last, a time.Time by j17.Tenant.
+	// replaced is when this process had places rebuilt last, a time.Time by j17.Tenant.
 	replaced sync.Map
 	// staying is what is known of aggregates whose events are replaced in parts, a *staying by j17.Tenant.
 	staying   sync.Map
@@ -97,7 +97,7 @@ type Stats struct {
 	// Written counts the places that were written, Queries the pages that were asked for and Scanned the entries and records that were
 	// looked at for them.
 	Written, Queries, Scanned uint64
-	// Rebuilt counts how often places were not what follows from events, and were built anew.
+	// Rebuilt counts how often places were not what follows from events, and were rebuilt.
 	Rebuilt uint64
 }
 
@@ -121,9 +121,9 @@ func (s *Service) Stats() Stats {
 type slot struct {
 	ID          string `json:"slot"`
 	Fingerprint []byte `json:"fingerprint"`
-	// Built tells that there are older events, which a build goes through.
+	// Built reports that there are older events, which a build goes through.
 	Built bool `json:"built,omitempty"`
-	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun anew.
+	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun again.
 	Rebuilt uint64 `json:"rebuilt,omitempty"`
 	// Resets is how often slots had been thrown away when this one was made, so that it is told from one of before.
 	Resets uint64 `json:"resets,omitempty"`
@@ -132,11 +132,11 @@ type slot struct {
 	place *spec.Place
 	// stored is how it is kept.
 	stored []byte
-	// ready tells that all older events were gone through.
+	// ready reports that all older events were gone through.
 	ready atomic.Bool
 }
 
-// Forget lets go of what is known of the slots of a tenant that is gone.
+// Forget releases what is known of the slots of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.known.Delete(t)
 	s.latest.Delete(t)
@@ -145,7 +145,7 @@ func (s *Service) Forget(t j17.Tenant) {
 }
 
 // known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
-// been begun anew meanwhile, which whoever reads them looks for (Kinds.current).
+// been begun again meanwhile, which whoever reads them looks for (Kinds.current).
 type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.
@@ -211,7 +211,7 @@ func (s *Service) kept(ctx context.Context, t j17.Tenant) (map[string]keptSlot, 
 	return all, nil
 }
 
-// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset tells that all were thrown
+// adopt returns the slots that a spec needs, and what is to be written so that there are those and no others. reset reports that all were thrown
 // away just now. The error is a damagedSlots where slots cannot be read.
 func (s *Service) adopt(ctx context.Context, t j17.Tenant, d *decider.Decider, reset bool) (*known, []store.Side, error) {
 	before, err := s.countResets(ctx, t)

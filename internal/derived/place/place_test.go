@@ -287,7 +287,7 @@ func TestContaining(t *testing.T) {
 	if got := ask(point, 10); got != nil {
 		t.Errorf("without areas: %v", got)
 	}
-	if looked := h.places.Stats().Scanned - before; looked > 10 { // one look tells that no cell has any
+	if looked := h.places.Stats().Scanned - before; looked > 10 { // one look reports that no cell has any
 		t.Errorf("without areas %d entries, or what costs as much, were looked at", looked)
 	}
 	m := h.moment()
@@ -594,7 +594,7 @@ func (a many) Contains(p geo.Point) bool { return a.contains(p) }
 func (many) Cells() []geo.Cell           { return geo.World() }
 func (a many) Vertices() int             { return a.vertices }
 
-// TestPlacesAreCountedOnce counts the places of a command that is decided anew, since another spec was deployed meanwhile, and of one that is
+// TestPlacesAreCountedOnce counts the places of a command that is decided again, since another spec was deployed meanwhile, and of one that is
 // only tried.
 func TestPlacesAreCountedOnce(t *testing.T) {
 	h := newHouse(t, shops)

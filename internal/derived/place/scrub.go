@@ -17,7 +17,7 @@ const (
 )
 
 // Run looks through all places from time to time, slowly, until the context ends. Those that are not what follows from events are read no more,
-// and made anew.
+// and rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "place_scrub", Do: func(ctx context.Context) error {
 		if err := s.Clock.Wait(ctx, s.Clock.Now().Add(s.Scrub)); err != nil {

@@ -26,12 +26,12 @@ const (
 	resetSpace store.Space = "place.resets"
 )
 
-// rotten is a store whose slots of places cannot be read any more until they are removed, as long as harmed says so.
+// rotten is a store whose slots of places cannot be read any longer until they are removed, as long as harmed says so.
 type rotten struct {
 	place.Storage
 
 	harmed atomic.Bool
-	// all tells that it is so with the number of times that they were thrown away, too.
+	// all reports that it is so with the number of times that they were thrown away, too.
 	all bool
 	// reading, if not nil, is called before a stream is read, read when it has been.
 	reading, read func(j17.Key)
@@ -109,7 +109,7 @@ func (h *house) garble(value string) {
 	}
 }
 
-// TestDamagedSlotsAreMended: what the places of a kind are kept under cannot be read. Whoever comes upon it has all places made anew from the
+// TestDamagedSlotsAreMended: what the places of a kind are kept under cannot be read. Whoever comes upon it has all places rebuilt from the
 // events, and writes go on.
 func TestDamagedSlotsAreMended(t *testing.T) {
 	ask := func(h *house) {
@@ -165,7 +165,7 @@ func TestDamagedSlotsAreMended(t *testing.T) {
 	}
 }
 
-// TestADamagedCountOfResets: how often slots were thrown away cannot be read by a process that begins. All places are made anew, and the number goes
+// TestADamagedCountOfResets: how often slots were thrown away cannot be read by a process that begins. All places are rebuilt, and the number goes
 // on from more than it was.
 func TestADamagedCountOfResets(t *testing.T) {
 	for _, unreadable := range []bool{false, true} {
@@ -259,7 +259,7 @@ func TestSlotsDamagedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestAnErasureOvertakesABuild: one server has places made anew and has read a stream, which is rewritten then; another server, which has known
+// TestAnErasureOvertakesABuild: one server has places rebuilt and has read a stream, which is rewritten then; another server, which has known
 // all places to be whole, erases what is kept of it. What was read before does not come back.
 func TestAnErasureOvertakesABuild(t *testing.T) {
 	t.Parallel()

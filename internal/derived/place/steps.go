@@ -15,7 +15,7 @@ type step struct {
 // group is the aggregates that are at one point, in the order of their ids.
 type group struct {
 	point geo.Point
-	// prefix is what their keys begin with. ids are the next ones; more tells that there are others behind them.
+	// prefix is what their keys begin with. ids are the next ones; more reports that there are others behind them.
 	prefix string
 	ids    []string
 	more   bool

@@ -12,7 +12,7 @@ import (
 )
 
 // TestVerify compares places that are as they should be, then some that are not: the first difference is named, nobody reads them from then on,
-// and they are made anew.
+// and they are rebuilt.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	const point = "/00000000-0000-4000-8000-000000000007"

@@ -145,7 +145,7 @@ func (s *server) close(tb testing.TB) {
 	}
 }
 
-// restart closes the server and opens it anew on the same files. Nothing is built again until build is called.
+// restart closes the server and opens it again on the same files. Nothing is built again until build is called.
 func (s *server) restart(tb testing.TB) {
 	tb.Helper()
 	s.close(tb)
@@ -260,7 +260,7 @@ const (
 	byColors = `{"name":"posted","sources":[{"aggregate":"note","query":"color = $.color"}]}`
 )
 
-// TestDeploymentsBuildAndRemoveIndexes deploys what needs an index, and what does not need it any more.
+// TestDeploymentsBuildAndRemoveIndexes deploys what needs an index, and what no longer needs it.
 func TestDeploymentsBuildAndRemoveIndexes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -467,7 +467,7 @@ func TestPreparationsWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be built anew, right before the
+// TestNothingIsBuiltForWhatHasGone gives up what is prepared, and deploys a spec without a projection that is to be rebuilt, right before the
 // indexes are begun that they need: nobody would ever remove these.
 func TestNothingIsBuiltForWhatHasGone(t *testing.T) {
 	t.Parallel()
@@ -504,7 +504,7 @@ func TestNothingIsBuiltForWhatHasGone(t *testing.T) {
 	s.settle(t)
 	nothing("a definition")
 
-	// A projection that is to be built anew.
+	// A projection that is to be rebuilt.
 	s.deploy(t, notes(keep, `"mine":`+byColor))
 	n := 0
 	s.asked = func() {
@@ -660,7 +660,7 @@ func TestThePriceOfAProjection(t *testing.T) {
 	}
 }
 
-// TestWhatIsTriedLeavesNoIndex: a dry run that has to build an index for its queries lets go of it, unless others need it.
+// TestWhatIsTriedLeavesNoIndex: a dry run that has to build an index for its queries releases it, unless others need it.
 func TestWhatIsTriedLeavesNoIndex(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -43,7 +43,7 @@ func (t *turns) take(tenant j17.Tenant) (done func()) {
 }
 
 // Adopted brings the indexes of an environment in line with what is deployed to it, now or earlier: those that are missing are built in
-// the background, those that nobody needs any more are removed.
+// the background, those that nobody needs any longer are removed.
 func (s *Service) Adopted(ctx context.Context, t j17.Tenant) {
 	if err := s.adopt(ctx, t); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelError, "the indexes of an environment could not be brought in line with its projections; deploy its spec again, or restart the server",
@@ -91,7 +91,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 		}
 	}
 
-	// What is missing, and what is not needed any more.
+	// What is missing, and what is no longer needed.
 	var errs []error
 	for _, x := range wanted {
 		if _, err := s.indexes.Ensure(ctx, t, x); err != nil {
@@ -127,7 +127,7 @@ func (s *Service) await(ctx context.Context, t j17.Tenant) error {
 	return nil
 }
 
-// Rebuild builds the indexes of a projection anew. Those that there are serve until the new ones have caught up.
+// Rebuild builds the indexes of a projection again. Those that there are serve until the new ones have caught up.
 func (s *Service) Rebuild(ctx context.Context, t j17.Tenant, name string) error {
 	var err error
 	for range maxChanges {

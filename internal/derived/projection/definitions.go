@@ -28,7 +28,7 @@ type inForce struct {
 	// invalid says of posted definitions why they are not valid under the spec. They are not in force. No deployment leaves such ones
 	// behind, but another version of the program may find them wrong.
 	invalid map[string]string
-	// deployed tells that it was read from the environment, and is not what is tried or prepared.
+	// deployed reports that it was read from the environment, and is not what is tried or prepared.
 	deployed bool
 	// key is that of Declared.
 	key func() string
@@ -204,7 +204,7 @@ func (in *inForce) nearest(name string) string {
 	return ""
 }
 
-// Forget lets go of what is known of the projections of a tenant that is gone.
+// Forget releases what is known of the projections of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.readings.sets.latest.Delete(t)
 	s.specs.all.Delete(t)

@@ -225,7 +225,7 @@ func reason(err error) string {
 	return "The row could not be made."
 }
 
-// rows makes rows, all of them anew. What is too much for all of them together is made one by one.
+// rows makes rows, all of them again. What is too much for all of them together is made one by one.
 func (t *dryRun) rows(ctx context.Context, r *reading, d *definition, ids []string) ([]*Value, error) {
 	values, b := make([]*Value, len(ids)), work.New(ctx, maxWork)
 	err := t.s.values.each(ctx, r, d, b, ids, d.Stages, func(e *evaluation, i int, of *row) { values[i] = e.value(of) })

@@ -57,7 +57,7 @@ func tooMuchRead(source string, limit int) error {
 	return e
 }
 
-// errTooMuch tells that the sources of all rows of an evaluation have more bytes than may be looked at together.
+// errTooMuch reports that the sources of all rows of an evaluation have more bytes than may be looked at together.
 var errTooMuch = errors.New("projection: too much is read at once")
 
 // Value is what a projection yields.

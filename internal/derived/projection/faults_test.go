@@ -31,7 +31,7 @@ func listOf(index string) string {
 	return `{"name":"posted","for_each":"note","sources":{"n":"$key"},"select":{"color":"$.n.color","size":"$.n.size"},"index":[` + index + `]}`
 }
 
-// TestReadsBeginAnew: a read that had begun when another definition took its place, and the index went, begins anew. It does not build the
+// TestReadsBeginAnew: a read that had begun when another definition took its place, and the index went, begins again. It does not build the
 // index again, which nobody would remove.
 func TestReadsBeginAnew(t *testing.T) {
 	t.Parallel()

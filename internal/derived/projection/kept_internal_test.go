@@ -44,7 +44,7 @@ func TestAScanDrivesNothingOut(t *testing.T) {
 		t.Error("of those that were asked for once, the latest are to stay")
 	}
 
-	// What is asked for again later takes the place of what is not any more; what is too large is never kept.
+	// What is asked for again later takes the place of what is no longer; what is too large is never kept.
 	for round := range 3 {
 		for i := range 300 {
 			name := fmt.Sprint("later ", i)

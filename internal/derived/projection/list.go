@@ -30,7 +30,7 @@ type ListAsk struct {
 // List is a page of a list: what all its rows were as of one position.
 type List struct {
 	Rows []Row
-	// Next is where the page after this one starts, "" for the last one. Early tells that looking ended the page, and not its rows.
+	// Next is where the page after this one starts, "" for the last one. Early reports that looking ended the page, and not its rows.
 	Next     string
 	Early    bool
 	Position j17.StreamID
@@ -191,7 +191,7 @@ func (s *Service) as(r *reading, at j17.StreamID) (*reading, error) {
 	return r.as(m), nil
 }
 
-// found is a row that belongs to a list, with its place in it. nulls tells that it was found where all fields of its index are null.
+// found is a row that belongs to a list, with its place in it. nulls reports that it was found where all fields of its index are null.
 type found struct {
 	id, place string
 	nulls     bool
@@ -383,7 +383,7 @@ func Lasting(err error) bool {
 	}
 }
 
-// errRedeployed tells that another spec was deployed, or other projections posted, while a read was under way: it begins anew.
+// errRedeployed reports that another spec was deployed, or other projections posted, while a read was under way: it begins again.
 var errRedeployed = errors.New("projection: other projections have come into force meanwhile")
 
 // settled does a read until nothing was deployed meanwhile.

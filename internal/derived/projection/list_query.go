@@ -52,7 +52,7 @@ type condition struct {
 	values []value.Value
 	// text is the prefix, or all words.
 	text string
-	// low and high are the bounds of a range, missing where it has none; never tells that they are of different kinds, so that no
+	// low and high are the bounds of a range, missing where it has none; never reports that they are of different kinds, so that no
 	// value is between them.
 	low, high bound
 	never     bool
@@ -61,7 +61,7 @@ type condition struct {
 // bound is one end of a range.
 type bound struct {
 	value value.Value
-	// open tells that the value itself is not in the range.
+	// open reports that the value itself is not in the range.
 	open bool
 }
 

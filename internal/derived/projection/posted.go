@@ -277,7 +277,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		}
 	}
 
-	// What is prepared under a name that the spec declares does not take its place any more.
+	// What is prepared under a name that the spec declares no longer takes its place.
 	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
 	if err != nil {
 		return part.Beside{}, engine.StorageError(err)

@@ -22,7 +22,7 @@ import (
 )
 
 // preparedSpace has the definitions that take the place of the present ones once their indexes are built, under their names. They are due
-// when it is to be looked whether that is so; one that cannot be is not due any more, and says why.
+// when it is to be looked whether that is so; one that cannot be is no longer due, and says why.
 const preparedSpace store.Space = "projections.prepared"
 
 const (
@@ -312,7 +312,7 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	return ready, nil
 }
 
-// Unready lets go of a spec that was prepared. Indexes that only it needs are removed.
+// Unready releases a spec that was prepared. Indexes that only it needs are removed.
 func (s *Service) Unready(ctx context.Context, t j17.Tenant, _ bool) error {
 	s.specs.all.Delete(t)
 	s.Adopted(ctx, t)

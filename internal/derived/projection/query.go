@@ -284,7 +284,7 @@ func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*ind
 }
 
 // indexAt opens an index that a reading needs, which has everything up to a position. One that nobody has begun to build is begun. The
-// error is errRedeployed where the index has gone because the reading's projections are not in force any more.
+// error is errRedeployed where the index has gone because the reading's projections are no longer in force.
 func (s *indexReader) indexAt(ctx context.Context, r *reading, d *index.Definition, at j17.StreamID) (*index.View, error) {
 	s.indexes.Know(ctx, r.t, d) // after a start nobody does
 	view, err := s.indexes.At(ctx, r.t, d.ID, at)
@@ -315,7 +315,7 @@ func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition
 	return engine.StorageError(err)
 }
 
-// isOver reports whether a reading's projections were in force and are not any more.
+// isOver reports whether a reading's projections were in force and are no longer.
 func (s *indexReader) isOver(ctx context.Context, r *reading) (bool, error) {
 	if !r.in.deployed {
 		return false, nil // they are tried, or prepared

@@ -33,7 +33,7 @@ type Ask struct {
 // Reply is a value that is exact as of a position.
 type Reply struct {
 	*Value
-	// Position is zero before the first event. Past tells that what happened after a time before it is left out.
+	// Position is zero before the first event. Past reports that what happened after a time before it is left out.
 	Position j17.StreamID
 	Past     bool
 }

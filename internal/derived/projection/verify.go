@@ -74,7 +74,7 @@ func (v *verifications) of(of verified) *wire.Verification {
 	return new(*v.all[of])
 }
 
-// Verify makes the rows of a projection anew and compares them with its indexes, and all entries of these with the rows. What has not been
+// Verify makes the rows of a projection again and compares them with its indexes, and all entries of these with the rows. What has not been
 // built yet, or is lost meanwhile, is CodeIndexNotReady. It is CodeConflict while the projection is compared already, and CodeBusy while too
 // many others are. Describe shows how far it is.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, name string) (wire.VerifiedProjection, error) {

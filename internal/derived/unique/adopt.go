@@ -29,7 +29,7 @@ func (s *Service) Adopt(ctx context.Context, t j17.Tenant) error {
 	return err
 }
 
-// gone reports whether an error says that nothing is deployed to a tenant any more.
+// gone reports whether an error says that nothing is deployed to a tenant any longer.
 func gone(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeNoSpec || code == j17.CodeNotFound

@@ -24,7 +24,7 @@ const (
 	prepared   = "prepared"
 )
 
-// emptying is the kind of builds that remove what is in a generation that nobody needs any more. Their names are those of generations.
+// emptying is the kind of builds that remove what is in a generation that nobody needs any longer. Their names are those of generations.
 const emptying = "unique-removal"
 
 // wanted is what has to change for a spec: the generations that are missing, and those that are left.
@@ -68,7 +68,7 @@ func (s *Service) empties(t j17.Tenant, g *generation) []store.Side {
 	return s.Builds.Start(emptying, &build.Job{Tenant: t, Name: g.ID, Types: []string{g.Type}})
 }
 
-// empty removes what a page of aggregates has in a generation that nobody needs any more.
+// empty removes what a page of aggregates has in a generation that nobody needs any longer.
 func (s *Service) empty(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	g := generation{ID: p.Name}
 	var all []store.Side
@@ -204,7 +204,7 @@ func (f *filling) finish(ctx context.Context) (sides []store.Side, found []diag.
 	for _, g := range f.generations {
 		sides = append(sides, g.put())
 	}
-	if len(all) > 0 { // nobody waits any more
+	if len(all) > 0 { // nobody waits any longer
 		ranges := make([]build.Range, len(f.generations))
 		for i, g := range f.generations {
 			ranges[i] = build.Range{Space: waiting, Keys: store.Prefix(g.ID + "/")}

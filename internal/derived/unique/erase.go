@@ -13,14 +13,14 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxOvertaken bounds how often something is looked at anew because others write it.
+// maxOvertaken bounds how often something is looked at again because others write it.
 const maxOvertaken = 100
 
 var errOvertaken = errors.New("unique: others change who holds values over and over; it is tried again")
 
 // Erase gives back what streams that were rewritten hold, unless the events that they have now have taken it.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// What is being filled first: a page that was read before is not written any more.
+	// What is being filled first: a page that was read before is no longer written.
 	for _, key := range []string{deployment, prepared} {
 		if err := s.again(func() error { return s.eraseFilled(ctx, t, key, e.Keys) }); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (s *Service) stands(ctx context.Context, t j17.Tenant, g *generation, key j
 }
 
 // eraseFilled brings what streams hold in the sets of a filling in line with the events that they have now, as far as it has come. Where the
-// spec that it is for is not known, since nobody has gone on with it after a start of the program, it begins anew.
+// spec that it is for is not known, since nobody has gone on with it after a start of the program, it begins again.
 func (s *Service) eraseFilled(ctx context.Context, t j17.Tenant, key string, keys []j17.Key) error {
 	item, err := s.get(ctx, t, fillings, key)
 	if err != nil || item.Rev == 0 {

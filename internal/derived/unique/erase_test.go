@@ -66,7 +66,7 @@ func (h *house) traces(n int) (all []string) {
 	return all
 }
 
-// TestErasuresGiveBack erases users who hold something, in sets that are in force, that are being filled and that nobody needs any more.
+// TestErasuresGiveBack erases users who hold something, in sets that are in force, that are being filled and that nobody needs any longer.
 func TestErasuresGiveBack(t *testing.T) {
 	h := newHouse(t, unlike)
 	h.must(1, "was_registered", `{"email":"a","house":1,"badge":1}`)

@@ -48,7 +48,7 @@ type filling struct {
 
 // line is what has changed of those who wait for a value.
 type line struct {
-	// added are behind all that are stored; gone are those that do not wait any more.
+	// added are behind all that are stored; gone are those that no longer wait.
 	added []waiter
 	gone  map[string]bool
 }

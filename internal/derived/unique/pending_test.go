@@ -125,7 +125,7 @@ func exchangesOfOne(n int) (path, body string) {
 }
 
 // TestExchangesOfOneAggregateShareCommits holds up the store, until many writers that exchange the values of one aggregate have decided, each on
-// what the one before it leaves behind. All of it is stored in one go. Where the first of them is not stored, all others decide anew.
+// what the one before it leaves behind. All of it is stored in one go. Where the first of them is not stored, all others decide again.
 func TestExchangesOfOneAggregateShareCommits(t *testing.T) {
 	const writers = 24
 	for _, failure := range []error{nil, store.ErrBusy} {
@@ -161,8 +161,8 @@ func TestExchangesOfOneAggregateShareCommits(t *testing.T) {
 			open()
 			all.Wait()
 
-			// The last one may have come too late for the others, and so may the three who exchange nothing. Who is told of the failure first
-			// decides anew first.
+			// The last one may have come too late for the others, and so may the three who exchange nothing. Who is notified of the failure first
+			// decides again first.
 			if failure == nil && g.appends > 6 {
 				t.Errorf("%d exchanges took %d commits", exchanging, g.appends)
 			}

@@ -57,7 +57,7 @@ type Options struct {
 	Engine *engine.Engine
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any more, its error has CodeNoSpec or CodeNotFound.
+	// Hold calls a function while nothing is deployed to a tenant. Where there is nothing any longer, its error has CodeNoSpec or CodeNotFound.
 	Hold func(ctx context.Context, t j17.Tenant, f func() error) error
 }
 
@@ -138,7 +138,7 @@ func readGeneration(item *store.Item) (*generation, error) {
 	return g, nil
 }
 
-// Forget lets go of what is known of the generations of a tenant that is gone.
+// Forget releases what is known of the generations of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) { s.known.Delete(t) }
 
 // known is the generations of what is deployed to a tenant. It does not change.
@@ -148,7 +148,7 @@ type known struct {
 }
 
 // of returns the generations of what is deployed to a tenant. Where one is missing, it is an error of CodeIndexNotReady; but where the
-// fences do not hold any more, so that whatever follows is refused, nothing is known.
+// fences no longer hold, so that whatever follows is refused, nothing is known.
 func (s *Service) of(ctx context.Context, t j17.Tenant, d *decider.Decider, fences []store.Fence) (*known, error) {
 	if found, ok := s.known.Load(t); ok {
 		if k, _ := found.(*known); k.decider == d {
@@ -278,7 +278,7 @@ type seen[T any] struct {
 	value string
 }
 
-// generation returns where the values of a set are, nil where nothing is known any more.
+// generation returns where the values of a set are, nil where nothing is known any longer.
 func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation, error) {
 	if l.k == nil {
 		k, err := l.s.of(ctx, l.t, l.d, l.fences)

@@ -115,7 +115,7 @@ func (h *house) deploy(src string, force bool) error {
 			h.pause()
 		}
 
-		// As the control plane does it: what is decided with another spec is not stored any more.
+		// As the control plane does it: what is decided with another spec is no longer stored.
 		extent, err := h.Store.Extent(h.tb.Context(), enginetest.Tenant)
 		if err != nil {
 			return err
@@ -576,7 +576,7 @@ func TestRecordedHistory(t *testing.T) {
 	}
 }
 
-// TestLoadedHistoryLeavesNothing loads values that were given back and taken by others: nothing is kept of what nobody holds any more.
+// TestLoadedHistoryLeavesNothing loads values that were given back and taken by others: nothing is kept of what nobody holds any longer.
 func TestLoadedHistoryLeavesNothing(t *testing.T) {
 	h := newHouse(t, unlike)
 	text := happened(1, "was_registered", `{"email":"a"}`) + happened(1, "was_registered", `{"email":"b"}`) + happened(2, "was_registered", `{"email":"a"}`) +
@@ -694,7 +694,7 @@ func (h *house) replay() (held map[string]int, behind int) {
 	h.tb.Helper()
 	l := &line{held: map[string]int{}, waiting: map[string][]int{}, has: map[int]string{}}
 	enforce := func() {
-		for email, waiting := range l.waiting { // by force nobody waits any more
+		for email, waiting := range l.waiting { // by force nobody waits any longer
 			for _, n := range waiting {
 				delete(l.has, n)
 			}

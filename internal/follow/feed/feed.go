@@ -43,7 +43,7 @@ type Options struct {
 	AtOnce, Each int
 	// Tenants bounds the tenants that are held at once; 0 means 512. Those beyond wait for their turn.
 	Tenants int
-	// Sole tells that no other set works on the store: a lease that is not of this set is what a process has left behind that has ended,
+	// Sole reports that no other set works on the store: a lease that is not of this set is what a process has left behind that has ended,
 	// and is not waited for.
 	Sole bool
 }
@@ -60,7 +60,7 @@ type Kind struct {
 	// Filter is, and takes its place. Until another event of these comes, what it has said is held to: as far as they are in memory, events of
 	// other types are passed without being read.
 	Types func(ctx context.Context, t j17.Tenant, name string) (types []string, err error)
-	// Notes tells that notes about rewritten events are handed on too.
+	// Notes reports that notes about rewritten events are handed on too.
 	Notes bool
 	// Batch bounds the entries of one call; 0 means 256.
 	Batch int

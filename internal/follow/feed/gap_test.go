@@ -119,7 +119,7 @@ func (u unmarked) Scan(ctx context.Context, t j17.Tenant, s store.Space, keys st
 	return u.Store.Scan(ctx, t, s, keys, limit)
 }
 
-// TestRemovedWhileCompared removes a subscription, and makes it anew, just before its marks are read to compare it with the feed: that is no gap.
+// TestRemovedWhileCompared removes a subscription, and makes it again, just before its marks are read to compare it with the feed: that is no gap.
 func TestRemovedWhileCompared(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, h *house) {
@@ -190,7 +190,7 @@ func TestNotesArrive(t *testing.T) {
 	}
 }
 
-// TestAnotherOneOfTheSameName removes a subscription and makes one of its name anew while its marks are being removed, and after a process has
+// TestAnotherOneOfTheSameName removes a subscription and makes one of its name again while its marks are being removed, and after a process has
 // ended before they were: the other one keeps its own, and no others are taken for them.
 func TestAnotherOneOfTheSameName(t *testing.T) {
 	for _, killed := range []bool{false, true} {

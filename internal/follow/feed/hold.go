@@ -29,7 +29,7 @@ type holding struct {
 		sync.Mutex
 		// changes counts the signals that there may be more; a reader that has found nothing since the last one waits for the next.
 		changes uint64
-		// stale is set when the subscriptions have to be read anew, ending when the tenant is to be given back, settling when it is
+		// stale is set when the subscriptions have to be read again, ending when the tenant is to be given back, settling when it is
 		// as soon as there is nothing to do.
 		stale, ending, settling bool
 		// woken are the keys of the subscriptions whose pauses are over.
@@ -78,10 +78,10 @@ func (h *holding) tell(change func()) {
 	h.poke()
 }
 
-// changed tells that the feed has changed.
+// changed reports that the feed has changed.
 func (h *holding) changed() { h.tell(func() { h.sig.changes++ }) }
 
-// look lets the subscriptions be read anew.
+// look lets the subscriptions be read again.
 func (h *holding) look() { h.tell(func() { h.sig.stale = true }) }
 
 // end gives the tenant back as soon as no call is under way.
@@ -126,7 +126,7 @@ func (h *holding) beyond(it *item) {
 	}
 }
 
-// missed tells whether there was a signal since the readers looked last.
+// missed reports whether there was a signal since the readers looked last.
 func (h *holding) missed() bool {
 	h.sig.Lock()
 	defer h.sig.Unlock()
@@ -177,7 +177,7 @@ func (h *holding) underWay() bool {
 	return h.running > 0
 }
 
-// keep renews the lease when half of it is over, and reads the subscriptions anew when somebody has asked for it. It reports
+// keep renews the lease when half of it is over, and reads the subscriptions again when somebody has asked for it. It reports
 // whether the set still has the tenant.
 func (h *holding) keep() (kept bool, err error) {
 	now := h.s.o.Clock.Now()
@@ -322,7 +322,7 @@ type closing struct {
 	// sides move the checkpoints of moved.
 	sides []store.Side
 	moved []*reader
-	// leave tells that the tenant is to be given back, due when somebody has to look at it again.
+	// leave reports that the tenant is to be given back, due when somebody has to look at it again.
 	leave bool
 	due   time.Time
 }

@@ -160,7 +160,7 @@ func (s *Subscriptions) readLease(ctx context.Context, t j17.Tenant) (lease, err
 	return l, nil
 }
 
-// heldByOther tells whether another set has the lease. One that lasts longer than any lease can does not count: the clock was
+// heldByOther reports whether another set has the lease. One that lasts longer than any lease can does not count: the clock was
 // set back since.
 func (s *Subscriptions) heldByOther(l *lease) bool {
 	now := s.o.Clock.Now()

@@ -25,7 +25,7 @@ type page struct {
 	leaves  [][sha256.Size]byte
 	// events are those among the entries.
 	events []*j17.Event
-	// after is the position that the entries follow, end that of the last one. last tells that nothing followed them, seen is the number of
+	// after is the position that the entries follow, end that of the last one. last reports that nothing followed them, seen is the number of
 	// changes before it was read, rewrites how often events had been rewritten, users the number of readers that are at work on it.
 	after, end j17.StreamID
 	last       bool
@@ -172,7 +172,7 @@ func (a *ahead) next(clk clock.Clock) *page {
 	return p
 }
 
-// pageAt returns what follows a position. far tells that it is probably much. A page that others are at work on is shared.
+// pageAt returns what follows a position. far reports that it is probably much. A page that others are at work on is shared.
 func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) {
 	if p := h.page; p != nil && p.after == at && p.users.Load() > 0 && h.current(p) && (!p.last || p.seen == seen) {
 		return p, nil
@@ -202,10 +202,10 @@ func (h *holding) pageAt(at j17.StreamID, seen uint64, far bool) (*page, error) 
 	return p, err
 }
 
-// current tells whether a page has its events as they are now.
+// current reports whether a page has its events as they are now.
 func (h *holding) current(p *page) bool { return p.rewrites == h.s.o.Store.Rewrites() }
 
-// endAhead lets go of what was read ahead.
+// endAhead releases what was read ahead.
 func (h *holding) endAhead() {
 	if h.ahead != nil {
 		h.ahead.end()

@@ -374,7 +374,7 @@ func TestPaused(t *testing.T) {
 			t.Errorf("a name with a slash: %v", err)
 		}
 
-		// One that is removed hears nothing more; one of its name begins anew.
+		// One that is removed hears nothing more; one of its name begins again.
 		if err := s.Unsubscribe(t.Context(), shop, "test", "x"); err != nil {
 			t.Fatal(err)
 		}

@@ -28,12 +28,12 @@ type reader struct {
 	since time.Time
 	// marks are to be stored with now.
 	marks []state
-	// checked tells that what is stored was compared with the feed since the set has the tenant; shown is the mark up to which
+	// checked reports that what is stored was compared with the feed since the set has the tenant; shown is the mark up to which
 	// all stretches were.
 	checked bool
 	shown   uint64
 	running bool
-	// missed is set when what is stored was to be read anew while work was under way.
+	// missed is set when what is stored was to be read again while work was under way.
 	missed bool
 	// idle is one more than the number of changes after which nothing was found.
 	idle uint64
@@ -45,7 +45,7 @@ type reader struct {
 	// types are what the kind's Types has said last, nil before; backlog counts events of these.
 	types   []string
 	backlog backlog
-	// resting tells that the kind has let it rest, timed that somebody ends that after a while, and awake up to where it does not rest.
+	// resting reports that the kind has let it rest, timed that somebody ends that after a while, and awake up to where it does not rest.
 	resting, timed bool
 	awake          j17.StreamID
 }
@@ -88,7 +88,7 @@ func (r *reader) pauseFor(now time.Time, d time.Duration) {
 // move returns the writes that move the checkpoint. They hold as long as nobody has written it since it was read.
 func (r *reader) move(to *state) []store.Side { return r.mover([]state{*to})(0) }
 
-// mover is move for several states, and needs nothing of the reader any more.
+// mover is move for several states, and needs nothing of the reader any longer.
 func (r *reader) mover(to []state) func(i int) []store.Side {
 	key, rev, c := r.key, r.rev, r.saved
 	c.Checked, c.Failures, c.Error, c.RetryAt = r.shown, 0, "", time.Time{}
@@ -511,7 +511,7 @@ func (r *reader) end(cause error) {
 // flushEvery is the number of events after which a checkpoint is stored at the latest.
 const flushEvery = 8 * markEvery
 
-// unchanged reports whether what is stored is what the reader knows. Else it is read anew.
+// unchanged reports whether what is stored is what the reader knows. Else it is read again.
 func (r *reader) unchanged(ctx context.Context) bool {
 	it, err := r.h.s.o.Store.Get(ctx, r.h.tenant, subscriptions, r.key)
 	if err == nil && it.Rev == r.rev {
@@ -525,7 +525,7 @@ func (r *reader) unchanged(ctx context.Context) bool {
 	return false
 }
 
-// committed finds out whether a handler has committed a move. same tells that nobody has written the checkpoint.
+// committed finds out whether a handler has committed a move. same reports that nobody has written the checkpoint.
 func (r *reader) committed(ctx context.Context, to *state) (moved, same bool) {
 	it, err := r.h.s.get(context.WithoutCancel(ctx), r.h.tenant, r.key)
 	if err == nil && it.rev == r.rev {

@@ -126,7 +126,7 @@ func TestASubscriptionRests(t *testing.T) {
 	})
 }
 
-// TestWhatIsPassedIsNotHandedOut has a handler that has done more than it was handed: what it says comes to nobody any more, a note among it,
+// TestWhatIsPassedIsNotHandedOut has a handler that has done more than it was handed: what it says comes to nobody any longer, a note among it,
 // and the running hash is that of all events.
 func TestWhatIsPassedIsNotHandedOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *house) {

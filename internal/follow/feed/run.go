@@ -260,14 +260,14 @@ func (s *Subscriptions) next() (t j17.Tenant, ok bool) {
 	return t, true
 }
 
-// crowded tells whether tenants wait for room.
+// crowded reports whether tenants wait for room.
 func (s *Subscriptions) crowded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting) > 0 && len(s.held) >= s.o.Tenants
 }
 
-// take takes the lease of a tenant, if subscriptions of it are behind and nobody else has it. Each subscription is written anew
+// take takes the lease of a tenant, if subscriptions of it are behind and nobody else has it. Each subscription is written again
 // with it: what a former holder still does finds other revisions.
 func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding, error) {
 	l, err := s.readLease(ctx, t)
@@ -301,7 +301,7 @@ func (s *Subscriptions) take(ctx, work context.Context, t j17.Tenant) (*holding,
 	return s.newHolding(work, t, l), nil
 }
 
-// behind tells whether a subscription has something to read now, and when the first pause of those that have not is over.
+// behind reports whether a subscription has something to read now, and when the first pause of those that have not is over.
 func (s *Subscriptions) behind(ctx context.Context, t j17.Tenant, items []item) (behind bool, retry time.Time, err error) {
 	now := s.o.Clock.Now()
 	known := map[j17.StreamID]bool{}
@@ -352,7 +352,7 @@ func (s *Subscriptions) pokeAll() {
 	}
 }
 
-// drop forgets a tenant that is not held any more. What it was told since it last looked is not lost.
+// drop forgets a tenant that is no longer held. What it was told since it last looked is not lost.
 func (s *Subscriptions) drop(h *holding) {
 	h.cut()
 	s.mu.Lock()
@@ -457,7 +457,7 @@ func (s *Subscriptions) settled(ctx context.Context) {
 	}
 }
 
-// expecting tells whether a tenant is about to be taken. Those that cannot be are left out. The caller holds mu.
+// expecting reports whether a tenant is about to be taken. Those that cannot be are left out. The caller holds mu.
 func (s *Subscriptions) expecting() bool {
 	for _, p := range s.pending {
 		if p.failures == 0 {

@@ -81,7 +81,7 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 		}
 	}
 
-	// Its marks mean nothing any more. Who makes one of that name anew meanwhile has seen to that.
+	// Its marks mean nothing any longer. Who makes one of that name again meanwhile has seen to that.
 	if err := s.clearMarks(ctx, t, key); !conflicts(err) {
 		return err
 	}
@@ -117,7 +117,7 @@ func conflicts(err error) bool {
 	return is
 }
 
-// Pause ends the handing out of events until Resume. When it returns no call of the handler begins any more, and no Done commits.
+// Pause ends the handing out of events until Resume. When it returns no call of the handler begins any longer, and no Done commits.
 // store.ErrNotFound means that there is no such subscription.
 func (s *Subscriptions) Pause(ctx context.Context, t j17.Tenant, kind, name string) error {
 	return s.change(ctx, t, kind, name, func(c *checkpoint) { c.Paused = true })

@@ -133,7 +133,7 @@ func TestTypesOfManyHistories(t *testing.T) {
 				pass(t, time.Minute)
 			}
 			stop()
-			if round%2 == 1 { // nothing of the last round is in memory any more
+			if round%2 == 1 { // nothing of the last round is in memory any longer
 				if err := h.Close(); err != nil {
 					t.Fatal(err)
 				}

@@ -178,9 +178,9 @@ func (s *Service) asOf(ctx context.Context, j job) (*listener, error) {
 // outcome is what came of a try.
 type outcome struct {
 	at time.Time
-	// park tells that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
+	// park reports that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
 	park, again bool
-	// delivered tells that the endpoint has taken the message, gone that it wants no more, over that there is no use in trying again.
+	// delivered reports that the endpoint has taken the message, gone that it wants no more, over that there is no use in trying again.
 	delivered, gone, over bool
 	try                   try
 }
@@ -303,7 +303,7 @@ type ending struct {
 	sides  []store.Side
 	fences []store.Fence
 	next   *job
-	// freed tells that the lane is empty.
+	// freed reports that the lane is empty.
 	freed bool
 	// alone says to expect that nothing waits for the delivery.
 	alone bool

@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// maxTries bounds how often something is decided anew because what it was decided with has changed meanwhile.
+// maxTries bounds how often something is decided again because what it was decided with has changed meanwhile.
 const maxTries = 100
 
 // errContended is what is left to say when that is not enough.
@@ -58,7 +58,7 @@ func (s *Service) budget(ctx context.Context, t j17.Tenant) (b *work.Budget, don
 	return work.New(context.WithValue(ctx, work.SlotKey(), slot), pageWork), slot.End
 }
 
-// spent tells whether a budget has ended because it was too small, or because it was not its turn: another one may go on.
+// spent reports whether a budget has ended because it was too small, or because it was not its turn: another one may go on.
 func spent(err error) bool {
 	code := j17.CodeOf(err)
 	return code == j17.CodeWorkLimit || code == j17.CodeBusy

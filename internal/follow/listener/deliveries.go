@@ -141,7 +141,7 @@ func (s *Service) Delivery(ctx context.Context, t j17.Tenant, id string) (Delive
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Delivery{}, nil, failure(err)
 	}
-	// What was sent is made anew of the event: so it is kept in one place, and erased there.
+	// What was sent is rebuilt of the event: so it is kept in one place, and erased there.
 	request := ""
 	if len(tries) > 0 {
 		ev, err := s.log.event(ctx, job{at: at{t, d.Listener}, delivery: d})

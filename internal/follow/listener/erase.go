@@ -15,7 +15,7 @@ import (
 // Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams that were
 // rewritten. What came of each try stays.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// What tries under way come to is decided anew.
+	// What tries under way come to is decided again.
 	names, err := s.log.names(ctx, t)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (h *house) said() (n int) {
 }
 
 // TestErasure erases aggregates of which one try is over, one is under way and one event waits: what the endpoint has said of them goes,
-// also what it says later, and what was erased is not sent any more.
+// also what it says later, and what was erased is no longer sent.
 func TestErasure(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {
 		t.Helper()

@@ -51,7 +51,7 @@ type waiters struct {
 	behind
 	rev     uint64
 	changed bool
-	// event is the next one, nil for none; more tells that it was not found yet, and is to be looked for after a pause.
+	// event is the next one, nil for none; more reports that it was not found yet, and is to be looked for after a pause.
 	event *j17.Event
 	more  bool
 	pause time.Duration

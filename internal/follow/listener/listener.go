@@ -155,7 +155,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) queues() worker.Queues { return worker.Queues{s.retries, s.replays, s.notices} }
 
-// Settle makes all that is due now and returns when nothing is due or under way any more.
+// Settle makes all that is due now and returns when nothing is due or under way any longer.
 func (s *Service) Settle(ctx context.Context) error {
 	for {
 		before := s.pool.wait(ctx)
@@ -178,7 +178,7 @@ func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.que
 // version. Its listeners are not gone, so what they are to be told waits.
 var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
 
-// restored tells whether the spec of an environment is there.
+// restored reports whether the spec of an environment is there.
 func (s *Service) restored(t j17.Tenant) bool { return s.o.Spec(t) != nil }
 
 // definition returns what the spec says of a listener now; nil where there is no such listener in the environment.

@@ -247,7 +247,7 @@ func (h *house) messages(path string) (all []message) {
 	return all
 }
 
-// rest waits until nothing happens any more, but for what is due later.
+// rest waits until nothing happens any longer, but for what is due later.
 func (h *house) rest() { h.pass(50 * time.Millisecond) }
 
 // pass lets time go by.

@@ -242,7 +242,7 @@ func (s *deliveryLog) generation(ctx context.Context, j job) (uint64, error) {
 }
 
 // present returns a job that is about to be tried with its event as it is now. What is kept of one whose stream was ever rewritten may be
-// what it was before, and is read anew.
+// what it was before, and is read again.
 func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 	var err error
 	if j.generation, err = s.generation(ctx, j); err != nil {

@@ -68,7 +68,7 @@ func (d *delivery) message(env j17.Environment, ev *j17.Event) outbound.Message 
 	return m
 }
 
-// isPlain tells whether text can be the value of a header. That of history can be anything.
+// isPlain reports whether text can be the value of a header. That of history can be anything.
 func isPlain(s string) bool {
 	const longest = 200
 	return s != "" && len(s) <= longest && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })

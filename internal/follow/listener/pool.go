@@ -44,7 +44,7 @@ type pool struct {
 	waiting []*share
 	// begun counts the tries that were begun.
 	begun uint64
-	// closed tells that no job is begun any more.
+	// closed reports that no job is begun any longer.
 	closed bool
 }
 
@@ -53,7 +53,7 @@ type share struct {
 	// lines counts those of its listeners: the share is forgotten when there are none.
 	lines   int
 	running int
-	// held are the lines with jobs that found no room, in the order of their turns; queued tells that the tenant waits for its own.
+	// held are the lines with jobs that found no room, in the order of their turns; queued reports that the tenant waits for its own.
 	held   []*line
 	queued bool
 }
@@ -69,7 +69,7 @@ type line struct {
 	// refused counts the tries that found no room since the last one that did.
 	refused int
 	held    bool
-	// starved tells that somebody was refused for want of room, and is to be told when there is some.
+	// starved reports that somebody was refused for want of room, and is to be told when there is some.
 	starved bool
 	// lanes is how many lanes the listener has, as far as this process knows; -1 until they were counted.
 	lanes int
@@ -143,10 +143,10 @@ func (l *line) window() int {
 	return maxWindow
 }
 
-// quick tells whether tries take little time.
+// quick reports whether tries take little time.
 func (l *line) quick() bool { return l.pace > 0 && l.pace <= quickPace }
 
-// roomy tells whether so little is ready or under way that it is worth the while to make more ready.
+// roomy reports whether so little is ready or under way that it is worth the while to make more ready.
 func (l *line) roomy() bool { return l.running+len(l.ready) <= max(l.window()/4, maxRunningEach) }
 
 // took notes how long a try has taken.
@@ -177,7 +177,7 @@ func (p *pool) count(l *line, n int) {
 }
 
 // submit begins a job of a listener as soon as there is room for it. Jobs of a listener begin in their order. It reports false where no job is
-// begun any more.
+// begun any longer.
 func (p *pool) submit(l *line, job func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +201,7 @@ func (p *pool) begin(l *line) {
 	}
 }
 
-// admits tells whether there is room for another try of a listener. The caller holds mu.
+// admits reports whether there is room for another try of a listener. The caller holds mu.
 func (p *pool) admits(l *line) bool {
 	if p.closed || l.running >= maxRunningEach || l.of.running >= maxRunningTenant || p.running >= maxRunning {
 		return false
@@ -287,7 +287,7 @@ func (p *pool) serve() {
 	}
 }
 
-// sated tells whether somebody is to be told that a listener has room again, which it does for one who asks.
+// sated reports whether somebody is to be told that a listener has room again, which it does for one who asks.
 func (p *pool) sated(l *line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

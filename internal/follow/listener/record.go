@@ -112,7 +112,7 @@ type delivery struct {
 	Created  int64        `json:"created"` // Unix nanoseconds
 	Format   string       `json:"format,omitempty"`
 	Source   string       `json:"source,omitempty"`
-	// Again tells that the event may have failed before, in this delivery or in another one.
+	// Again reports that the event may have failed before, in this delivery or in another one.
 	Again bool `json:"again,omitempty"`
 }
 
@@ -253,7 +253,7 @@ func decode[T any](space store.Space, it *store.Item) (v T, err error) {
 	return v, nil
 }
 
-// overtaken tells whether a write was refused for a condition on one of the spaces of this package: what it was decided with has
+// overtaken reports whether a write was refused for a condition on one of the spaces of this package: what it was decided with has
 // changed.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)

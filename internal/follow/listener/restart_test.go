@@ -29,7 +29,7 @@ func (h *house) dueNow() int {
 }
 
 // TestAStopGivesBackWhatItTook stops a service while a try is under way that ends well, so that the next event of its aggregate is made ready
-// when nothing is begun any more; while another takes longer than the service waits, and others wait for their turn. Nobody has to wait for
+// when nothing is begun any longer; while another takes longer than the service waits, and others wait for their turn. Nobody has to wait for
 // a lease afterwards.
 func TestAStopGivesBackWhatItTook(t *testing.T) {
 	inBubble(t, hook, func(t *testing.T, h *house) {

@@ -101,7 +101,7 @@ func (s *stateStore) align(ctx context.Context, t j17.Tenant, name string) error
 
 // endWaiting makes due what waits for a listener to go on, and for the next try: it ends, since the listener is gone. What is under way ends by itself.
 func (s *stateStore) endWaiting(ctx context.Context, t j17.Tenant, name string) error {
-	// What tries under way come to is decided anew, without the listener.
+	// What tries under way come to is decided again, without the listener.
 	if err := s.change(ctx, t, name, func(*state) bool { return true }); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 type room struct {
 	// free is how many there are now, bound how many of the environment may run in all, with those of the instance's others.
 	free, bound int64
-	// queued tells that some wait already.
+	// queued reports that some wait already.
 	queued bool
 }
 
@@ -45,7 +45,7 @@ func (s *Service) room(ctx context.Context, t j17.Tenant) (*room, error) {
 	return r, err
 }
 
-// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any more.
+// take counts sagas that begin to run, of which there may be bound. It fails where there is no room for them any longer.
 func take(n, bound int64) store.Side {
 	return store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: strconv.AppendInt(nil, n, 10), Most: bound}
 }

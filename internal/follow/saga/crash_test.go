@@ -137,7 +137,7 @@ func (h *held) Append(ctx context.Context, t j17.Tenant, units []store.Append) (
 }
 
 // TestAnAnswerIsNeverMissed decides the answer before the question is committed, and stores it afterwards: at that moment it is decided
-// anew.
+// again.
 func TestAnAnswerIsNeverMissed(t *testing.T) {
 	for _, known := range []bool{false, true} { // whether another saga has waited for such events before
 		h := newHouse(t, 0)

@@ -117,7 +117,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 }
 
 // answers finds the sagas that wait for one of the events, which can only be of the known types, and lets them go on. Whoever begins to
-// wait at the same moment breaks one of the fences, and then the events are looked at anew.
+// wait at the same moment breaks one of the fences, and then the events are looked at again.
 func (e *effects) answers(ctx context.Context, known map[string]bool) (err error) {
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
@@ -228,7 +228,7 @@ func awaited(aggregateType, eventType string) string { return aggregateType + ".
 type knownTypes struct {
 	types map[string]bool
 	rev   uint64
-	// fences hold as long as these are all, and changed is told what does not hold any more.
+	// fences hold as long as these are all, and changed is told what no longer holds.
 	fences  []store.Fence
 	changed func(*store.SideConflict)
 }

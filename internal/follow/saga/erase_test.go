@@ -17,7 +17,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// erased tells that the trips of some numbers were erased after all that has happened.
+// erased reports that the trips of some numbers were erased after all that has happened.
 func (h *house) erased(numbers ...int) part.Erased {
 	h.tb.Helper()
 	extent, err := h.store.Extent(h.tb.Context(), prod)

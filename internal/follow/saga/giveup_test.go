@@ -18,7 +18,7 @@ import (
 // giveUpTime is longer than ten tries take with the pauses between them.
 const giveUpTime = 10 * time.Minute
 
-// TestADefinitionThatIsNotValidAnyMore starts the server anew with a program that does not accept the spec of a saga: after some tries the
+// TestADefinitionThatIsNotValidAnyMore starts the server again with a program that does not accept the spec of a saga: after some tries the
 // saga is given up, wherever it was, and another one gets its place. With a program that accepts the spec an operator makes it go on.
 func TestADefinitionThatIsNotValidAnyMore(t *testing.T) {
 	for _, tc := range []struct {

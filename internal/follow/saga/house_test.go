@@ -79,7 +79,7 @@ const shop = `{
 type versions struct {
 	mu  sync.Mutex
 	all []*spec.Compiled
-	// refused is a version that is not valid any more, 0 for none, and panics tells that compiling it panics.
+	// refused is a version that is no longer valid, 0 for none, and panics reports that compiling it panics.
 	refused int
 	panics  bool
 }
@@ -127,7 +127,7 @@ type house struct {
 	most   int
 	// fault, if not nil, is why nothing can be written.
 	fault error
-	// hangs tells that what is to be written takes longer than anybody waits.
+	// hangs reports that what is to be written takes longer than anybody waits.
 	hangs bool
 }
 

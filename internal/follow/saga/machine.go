@@ -168,7 +168,7 @@ func (m *machine) skipped() {
 	}
 }
 
-// refused takes in that the event of the present task is refused, and why. again tells that the same task is to be tried once more, after
+// refused takes in that the event of the present task is refused, and why. again reports that the same task is to be tried once more, after
 // attemptPause.
 func (m *machine) refused(why Failure) (again bool) {
 	why.Message = cut(why.Message)

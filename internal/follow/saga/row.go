@@ -39,7 +39,7 @@ type Saga struct {
 	Waits string `json:"waits,omitempty"`
 	// Woken is what a saga was woken by that was given up before that was taken in, nil for nothing.
 	Woken []byte `json:"woken,omitempty"`
-	// Erased tells that its trigger was erased: it is over, and cannot be retried.
+	// Erased reports that its trigger was erased: it is over, and cannot be retried.
 	Erased bool `json:"erased,omitempty"`
 	// Depth is how many sagas have led to it, each triggered by an event of the one before.
 	Depth int `json:"depth,omitempty"`

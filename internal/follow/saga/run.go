@@ -222,7 +222,7 @@ func (st *step) next(ctx context.Context) (*writing, error) {
 	}
 }
 
-// wrote takes in what has become of an event, nil for one that could not even be made. done tells that what has become of the saga is
+// wrote takes in what has become of an event, nil for one that could not even be made. done reports that what has become of the saga is
 // stored.
 func (st *step) wrote(ctx context.Context, w *writing, err error) (done bool, _ error) {
 	if err == nil {
@@ -350,7 +350,7 @@ func conflict(err error) (*store.SideConflict, error) {
 	return nil, err
 }
 
-// errNoRoom tells that there is no room for a saga that was about to start.
+// errNoRoom reports that there is no room for a saga that was about to start.
 var errNoRoom = errors.New("saga: too many sagas run")
 
 // keep puts a saga into the commit, and what follows from that it begins to run, as one of bound at most, or ends.

@@ -35,7 +35,7 @@ type ends struct {
 	// over are the places of events that are over, and pending is by how much the numbers of pending events change.
 	over    map[string]bool
 	pending map[string]int64
-	// canceled are the ids of events. tried tells that nothing will be stored, and taken are the events then.
+	// canceled are the ids of events. tried reports that nothing will be stored, and taken are the events then.
 	canceled []string
 	tried    bool
 	taken    []*row
@@ -243,7 +243,7 @@ func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 		case !ok:
 			return err
 		case lost.Space == marks:
-			return nil // a later event has left its mark, which begins anew
+			return nil // a later event has left its mark, which begins again
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -98,7 +98,7 @@ type effects struct {
 type own struct {
 	*decider.Scheduled
 	row *row
-	// over tells that another event of the command has cancelled it.
+	// over reports that another event of the command has cancelled it.
 	over bool
 }
 
@@ -348,7 +348,7 @@ func (w *watch) keep(types []pair) {
 	}
 }
 
-// Forget lets go of what is known of a tenant that is gone.
+// Forget releases what is known of a tenant that is gone.
 func (s *Service) Forget(t j17.Tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// erased tells that streams were erased after all that has happened.
+// erased reports that streams were erased after all that has happened.
 func (h *house) erased(keys ...string) part.Erased {
 	h.tb.Helper()
 	extent, err := h.store.Extent(h.tb.Context(), prod)

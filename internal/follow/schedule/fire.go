@@ -82,7 +82,7 @@ func lost(err error) error {
 	return err
 }
 
-// fireAll writes events together and sees to what becomes of each. alone tells that the first of them has all the time of the try: where that is not
+// fireAll writes events together and sees to what becomes of each. alone reports that the first of them has all the time of the try: where that is not
 // enough, it counts as an attempt, since another try would be no better.
 func (s *Service) fireAll(ctx context.Context, all []due, errs []error, alone bool) {
 	if len(all) == 0 {

@@ -178,7 +178,7 @@ func guarded() string {
 }
 
 // TestARefusedEventIsRetried: what was refused is pending again when somebody retries it. It counts, an event cancels it, it is refused
-// anew while its cause is there, and comes when that is mended.
+// again while its cause is there, and comes when that is mended.
 func TestARefusedEventIsRetried(t *testing.T) {
 	h := newHouse(t, 0)
 	h.engine.Deploy(prod, h.compile(guarded()), nil)

@@ -299,7 +299,7 @@ func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 	return f
 }
 
-// trim forgets what stands in the line and is not kept any more.
+// trim forgets what stands in the line and is no longer kept.
 func (g *group) trim(first uint64) {
 	n := 0
 	for n < len(g.line) && g.line[n] < first {

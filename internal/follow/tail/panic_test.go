@@ -31,7 +31,7 @@ func (f *faulty) ReadChanges(ctx context.Context, t j17.Tenant, after j17.Stream
 }
 
 // TestAPanicIsToldToReaders lets the reading of a feed panic, on the goroutine that reads for all who follow it: they are told, and who comes
-// later follows it anew.
+// later follows it again.
 func TestAPanicIsToldToReaders(t *testing.T) {
 	s, err := pebble.Open(pebble.Options{Dir: "data", FS: vfs.NewMem()})
 	if err != nil {

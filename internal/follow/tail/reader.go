@@ -94,7 +94,7 @@ type Piece struct {
 	Events []Event
 	// Needs, if not 0, is the size of the next event, which is larger than all that was asked for.
 	Needs int
-	// More tells that there is more already: Ready may not say so.
+	// More reports that there is more already: Ready may not say so.
 	More bool
 	buf  []byte
 }
@@ -126,7 +126,7 @@ func (r *Reader) Behind() bool {
 	return r.lost() || r.position.Compare(r.from) < 0
 }
 
-// lost reports whether something is not kept any more that the reader has not taken. hub.mu is held.
+// lost reports whether something is no longer kept that the reader has not taken. hub.mu is held.
 func (r *Reader) lost() bool {
 	g := r.group
 	return r.next < g.end() && (r.next < g.begin || g.line[r.next-g.begin] < r.hub.first)
@@ -149,7 +149,7 @@ func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 		return false, h.err
 	}
 
-	// What is not kept any more is for the store to tell.
+	// What is no longer kept is for the store to tell.
 	if now := h.tail.store.Rewrites(); h.rewrites != now {
 		h.drop(len(h.entries)) // something of it may have been erased
 		h.rewrites = now

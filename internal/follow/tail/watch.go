@@ -20,7 +20,7 @@ type Watch struct {
 	keys    []j17.Key
 	types   []string
 	changed map[j17.Key]struct{}
-	// lost tells that more has changed than is remembered.
+	// lost reports that more has changed than is remembered.
 	lost  bool
 	woken bool
 }

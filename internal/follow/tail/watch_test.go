@@ -71,7 +71,7 @@ func TestWatches(t *testing.T) {
 		t.Error("who follows nothing was woken")
 	}
 
-	// What was followed before is not any more; what was erased has changed.
+	// What was followed before is no longer; what was erased has changed.
 	one.Follow([]j17.Key{noteKey(3)}, nil)
 	f.write(t, "note:n1", "was_made", 1, 1, `{}`)
 	gone := []store.Rewritten{{Version: 1, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}}
@@ -136,7 +136,7 @@ func TestWatchesForgetWhatIsTooMuch(t *testing.T) {
 	w.Close()
 }
 
-// TestWatchesMissNothing follows anew all the time, as a view does whose sources change: what it looks at when it is told, or when it
+// TestWatchesMissNothing follows again all the time, as a view does whose sources change: what it looks at when it is told, or when it
 // has begun to follow, is never behind.
 func TestWatchesMissNothing(t *testing.T) {
 	f := newFixture(t)

@@ -353,7 +353,7 @@ func (s *Store) Sweep(ctx context.Context) error { return s.sweeper.Settle(ctx) 
 func (s *Store) Run(ctx context.Context) error { return s.sweeper.Run(ctx) }
 
 // remove deletes chunks and then the upload that names them. The caller has changed the upload, so that it cannot be
-// committed any more. Several may remove the same content at a time.
+// committed any longer. Several may remove the same content at a time.
 func (s *Store) remove(ctx context.Context, t j17.Tenant, content string) error {
 	for {
 		items, err := s.store.Scan(ctx, t, chunkSpace, store.Prefix(content+"/"), removeAtOnce)

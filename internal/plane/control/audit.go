@@ -185,7 +185,7 @@ type AuditQuery struct {
 	From, To time.Time
 	// Start is the Next of the page before.
 	Start string
-	// Visible, if not nil, tells whether the reader may see what happened in the instance of that handle ("" for none).
+	// Visible, if not nil, reports whether the reader may see what happened in the instance of that handle ("" for none).
 	Visible func(instance string) bool
 }
 

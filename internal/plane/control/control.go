@@ -75,7 +75,7 @@ type items struct {
 	// change is held from before a write until memory shows it, so that memory sees changes in the store's order. See lock.
 	change turns
 	// inDoubt, which changes under change, says that memory may lack a write that the store holds or is about to hold. doubted is
-	// signalled when it comes to be true, settled when it does not any more.
+	// signalled when it comes to be true, settled when it no longer is.
 	inDoubt          atomic.Bool
 	doubted, settled chan struct{}
 }
@@ -309,7 +309,7 @@ func putOver(space store.Space, key string, v any, rev uint64) (store.Side, erro
 
 // commit commits side writes with their entry in the log and, when that succeeds, lets apply change the memory. The caller has
 // begun with lock. A condition that does not hold comes back as *store.SideConflict; then the store holds something else than
-// the memory does, so the memory is read anew. When the outcome is unknown, what the memory should be is in doubt.
+// the memory does, so the memory is read again. When the outcome is unknown, what the memory should be is in doubt.
 func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply func(*known), side ...store.Side) error {
 	if r.upstream != nil {
 		return readOnly()

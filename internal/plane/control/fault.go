@@ -116,7 +116,7 @@ func (r *Faults) redact(s string, limit int) string {
 	return s
 }
 
-// ByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any more.
+// ByID returns the fault with that id. It is a *j17.Error of CodeNotFound when there is none, or none any longer.
 func (r *Faults) ByID(ctx context.Context, id string) (Fault, error) {
 	r.mu.Lock()
 	for _, f := range r.pending {
@@ -268,7 +268,7 @@ func (r *Faults) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	return nil
 }
 
-// named is what tells that a fault is about one of some streams: their keys, and their handles and public ids.
+// named is what reports that a fault is about one of some streams: their keys, and their handles and public ids.
 type named struct {
 	keys      map[j17.Key]bool
 	handles   map[string]bool

@@ -202,7 +202,7 @@ func TestPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.restart(t) // A server whose configuration does not know the plan any more.
+	s.restart(t) // A server whose configuration no longer knows the plan.
 	if got := s.Instances.PlanOf(gold.ID); got.Name != control.DefaultPlan {
 		t.Errorf("plan %+v", got)
 	}

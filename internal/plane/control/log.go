@@ -185,7 +185,7 @@ func (r *items) catchUp(ctx context.Context) error {
 			}
 		}
 
-		// What memory cannot make sense of is read anew as a whole.
+		// What memory cannot make sense of is read again as a whole.
 		if !r.show(changes) {
 			r.noteMoved(changes)
 			return r.reload(ctx)

@@ -73,7 +73,7 @@ func (r *Operators) Create(ctx context.Context, op NewOperator) (Operator, error
 	return r.create(ctx, op, func() error { return nil })
 }
 
-// create creates an operator if allowed, which is asked when nothing else can change any more, agrees. More side writes
+// create creates an operator if allowed, which is asked when nothing else can change any longer, agrees. More side writes
 // commit with it.
 func (r *Operators) create(ctx context.Context, op NewOperator, allowed func() error, side ...store.Side) (Operator, error) {
 	// What needs no turn to be checked, the password above all: hashing it takes long.

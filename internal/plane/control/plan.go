@@ -60,7 +60,7 @@ func (r *Instances) Plans() []Plan {
 	return slices.SortedFunc(maps.Values(r.plans), func(a, b Plan) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// PlanOf returns the plan of an instance. An instance whose plan is not configured any more has the default one.
+// PlanOf returns the plan of an instance. An instance whose plan is no longer configured has the default one.
 func (r *Instances) PlanOf(instanceID string) Plan {
 	rec := r.instance(instanceID)
 	if rec == nil {

@@ -46,7 +46,7 @@ type Change struct {
 type Update struct {
 	// Position is where the replica is afterwards.
 	Position string `json:"position"`
-	// Whole tells that Changes are everything there is, and that the replica must forget whatever else it has.
+	// Whole reports that Changes are everything there is, and that the replica must forget whatever else it has.
 	Whole   bool     `json:"whole,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 }
@@ -224,7 +224,7 @@ func (r *Replication) changes(ctx context.Context, from, end place) (to place, c
 	return to, changes, nil
 }
 
-// Disconnected tells that a node's replica is not there any more, so that nobody waits for it.
+// Disconnected reports that a node's replica is no longer there, so that nobody waits for it.
 func (r *Replication) Disconnected(node string) {
 	l := r.replication
 	l.mu.Lock()
@@ -398,7 +398,7 @@ const (
 
 // Apply takes over what the headnode has sent. What it has taken over is durable and shown when it returns, and its
 // position is stored last, so that what a crash has cut short is sent again. Where it fails, what the headnode takes away is
-// gone here all the same, until the memory is read anew.
+// gone here all the same, until the memory is read again.
 func (r *Replication) Apply(ctx context.Context, rep Update) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -529,7 +529,7 @@ func (r *Replication) takeOver(ctx context.Context, sides []store.Side) error {
 	return nil
 }
 
-// openSigningKeys reads the keys that check tokens anew.
+// openSigningKeys reads the keys that check tokens again.
 func (r *items) openSigningKeys(ctx context.Context) error {
 	keys, _, err := get[signingRecord](ctx, r.store, SecretSpace, signingSecret)
 	if err != nil {
@@ -567,7 +567,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 	return gone, nil
 }
 
-// show brings the memory up to date with a few changes. It returns false where only reading everything anew can.
+// show brings the memory up to date with a few changes. It returns false where only reading everything again can.
 func (r *memory) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

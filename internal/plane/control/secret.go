@@ -119,7 +119,7 @@ func secret[T any](ctx context.Context, r *items, name string, fresh T) (*T, err
 func (r *Secrets) SigningKeys() []SigningKey { return r.signing.Load().Keys }
 
 // RotateSigningKey makes a new key sign operators' tokens. Those before it go on checking what they have signed, until
-// it has expired; with revoke they do not, and every operator has to log in anew.
+// it has expired; with revoke they do not, and every operator has to log in again.
 func (r *Secrets) RotateSigningKey(ctx context.Context, revoke bool) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (r *Secrets) IsNodeSecret(text string) bool {
 // revokedSpace holds the ids of tokens whose owners have logged out, until the tokens expire.
 const revokedSpace store.Space = "control.revoked_tokens"
 
-// revokedToken is a token that does not count any more.
+// revokedToken is a token that no longer counts.
 type revokedToken struct {
 	ID      string    `json:"id"`
 	Expires time.Time `json:"expires"`

@@ -79,7 +79,7 @@ func (r *items) doubt(side []store.Side) {
 	}
 }
 
-// settle reads the memory anew where it is in doubt, once the store has told that all writes are decided.
+// settle reads the memory again where it is in doubt, once the store has told that all writes are decided.
 // The caller holds r.change.
 func (r *items) settle(ctx context.Context) error {
 	if !r.inDoubt.Load() {
@@ -115,7 +115,7 @@ func (r *items) reload(ctx context.Context) error {
 	return nil
 }
 
-// Settled receives when the memory was read anew after writes whose outcome was unknown. It is for one receiver, which looks
+// Settled receives when the memory was read again after writes whose outcome was unknown. It is for one receiver, which looks
 // whether what it keeps itself is still what the registry holds.
 func (r *Registry) Settled() <-chan struct{} { return r.items.settled }
 

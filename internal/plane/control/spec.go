@@ -62,7 +62,7 @@ type Spec struct {
 	How How `json:"how,omitempty"`
 	// From is where the source came from with a rollback or a promotion.
 	From *SpecOrigin `json:"from,omitempty"`
-	// Forced tells that it was deployed although stored events may not survive it.
+	// Forced reports that it was deployed although stored events may not survive it.
 	Forced bool `json:"forced,omitempty"`
 	// Note is what the author has said about it.
 	Note string `json:"note,omitempty"`
@@ -387,7 +387,7 @@ func (r *Specs) announceLate(ctx context.Context) error {
 	return nil
 }
 
-// Touch makes sure that no event which was decided before is committed any more, as a deployment does, and returns what holds
+// Touch makes sure that no event which was decided before is committed any longer, as a deployment does, and returns what holds
 // from now on: the spec is the same, and what it refers to has changed.
 func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment, fence store.Fence) (store.Fence, error) {
 	t, err := r.tenant(instance, env)
@@ -418,7 +418,7 @@ func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment,
 	return r.fence(ctx, t, head.Version)
 }
 
-// fence returns what holds while a version is the current one. Where it is not any more, the fence does not hold.
+// fence returns what holds while a version is the current one. Where it is no longer, the fence does not hold.
 func (r *Specs) fence(ctx context.Context, t j17.Tenant, version int) (store.Fence, error) {
 	f := store.Fence{Space: specHeadSpace, Key: headKey}
 	head, rev, err := getOf[specHead](ctx, r.store, t, specHeadSpace, headKey)

@@ -11,7 +11,7 @@ import (
 
 // Adopt hands the spec that the registry has for an environment to the engine, where that is not the one in use: it was
 // deployed before this server started, or by another one. A spec whose custom code cannot be loaded is deployed without it, so that
-// everything else goes on; one that is not valid any more is not deployed. Both are logged.
+// everything else goes on; one that is no longer valid is not deployed. Both are logged.
 func (s *Service) Adopt(ctx context.Context, instance string, env j17.Environment) error {
 	e, err := s.environment(instance, env)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Service) catchUp(ctx context.Context, e *environment) error {
 	return s.adopt(ctx, e, &stored)
 }
 
-// Forget lets go of the specs and the code of an instance that has been deleted.
+// Forget releases the specs and the code of an instance that has been deleted.
 func (s *Service) Forget(instance string) {
 	for _, env := range j17.Environments() {
 		t := j17.TenantOf(instance, env)

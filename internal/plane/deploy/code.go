@@ -40,7 +40,7 @@ type Module interface {
 	Function(entrypoint string, timeout time.Duration) (sandbox.Function, error)
 	// Bytes is how much memory the module takes while it is deployed.
 	Bytes() int64
-	// Close releases what the module holds. Nothing calls it any more by then.
+	// Close releases what the module holds. Nothing calls it any longer by then.
 	Close() error
 }
 
@@ -446,7 +446,7 @@ func (c *moduleCache) turn(ctx context.Context, instance string) (release func()
 	}
 }
 
-// module is a compiled module that is closed when nothing refers to it any more.
+// module is a compiled module that is closed when nothing refers to it any longer.
 type module struct{ Module }
 
 func newModuleCache(compiler Modules) *moduleCache {
@@ -477,7 +477,7 @@ func (c *moduleCache) get(ctx context.Context, hash string, read func() ([]byte,
 	return m, nil
 }
 
-// lookUp returns a module that is in use, and forgets those that are not any more.
+// lookUp returns a module that is in use, and forgets those that are no longer.
 func (c *moduleCache) lookUp(hash string) *module {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -227,7 +227,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 		return s.begin(ctx, e, r, compiled, found)
 	}
 
-	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at anew.
+	// Somebody else may post something that it rests on, or that rests on it, right when it is stored: then it is looked at again.
 	for try := 1; ; try++ {
 		result, err := s.deploy(ctx, e, r, compiled, found)
 		if try < maxTries && overtaken(err) {
@@ -240,7 +240,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 	}
 }
 
-// maxTries is how often a deployment is looked at anew.
+// maxTries is how often a deployment is looked at again.
 const maxTries = 20
 
 // overtaken reports whether a deployment has failed for a fence of what stands beside it.
@@ -364,7 +364,7 @@ func (s *Service) share(hash string, compiled *spec.Compiled) {
 	runtime.AddCleanup(compiled, s.forgetSpec, hash)
 }
 
-// forgetSpec forgets a compiled spec that nobody uses any more.
+// forgetSpec forgets a compiled spec that nobody uses any longer.
 func (s *Service) forgetSpec(hash string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -127,7 +127,7 @@ func TestDryRunOfCode(t *testing.T) {
 	if got := state(); got != "1" {
 		t.Errorf("after dry runs the state is %s", got)
 	}
-	// An upload computes states anew.
+	// An upload computes states again.
 	f.upload(t, "a.wasm", `apply_handler answer:{"state":{"v":3}}`)
 	if got := state(); got != "3" {
 		t.Errorf("after an upload the state is %s", got)

@@ -141,7 +141,7 @@ func (s *Service) Deployed(ctx context.Context, t j17.Tenant) (int, error) {
 }
 
 // Compiled returns a version of the spec of a tenant's environment as it was deployed, compiled by this version of the program.
-// CodeNotFound says that there is no such version, CodeInvalidSpec that the program does not accept it any more.
+// CodeNotFound says that there is no such version, CodeInvalidSpec that the program no longer accepts it.
 func (s *Service) Compiled(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
 	instance, env, _ := strings.Cut(string(t), "/")
 	stored, err := s.registry.Specs.Version(ctx, instance, j17.Environment(env), version)

@@ -273,7 +273,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestModulesAreClosed checks that modules go when nothing can call them any more, and not before.
+// TestModulesAreClosed checks that modules go when nothing can call them any longer, and not before.
 func TestModulesAreClosed(t *testing.T) {
 	f := start(t)
 	f.upload(t, "a.wasm", "apply_handler old")
@@ -291,7 +291,7 @@ func TestModulesAreClosed(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}()
-	f.deploy(t, simple(`{"wasm":"a.wasm"}},"b":{"schema":{},"handler":[]`)) // lets go of the spec before
+	f.deploy(t, simple(`{"wasm":"a.wasm"}},"b":{"schema":{},"handler":[]`)) // releases the spec before
 	for late := time.Now().Add(5 * time.Minute); ; runtime.Gosched() {
 		runtime.GC()
 		select {

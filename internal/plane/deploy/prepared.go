@@ -23,7 +23,7 @@ import (
 )
 
 // preparedSpace has one item, preparedKey: the spec that is deployed once what it needs is built. It is due when it is to be looked whether
-// that is so; one that cannot be deployed is not due any more, and says why.
+// that is so; one that cannot be deployed is no longer due, and says why.
 const preparedSpace store.Space = "spec.prepared"
 
 const (

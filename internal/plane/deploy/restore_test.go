@@ -97,7 +97,7 @@ func TestInstancesCompileOneModuleAtATime(t *testing.T) {
 	}
 }
 
-// TestWorkLimitIsADifference tells that dry runs list events that would take too much work.
+// TestWorkLimitIsADifference reports that dry runs list events that would take too much work.
 func TestWorkLimitIsADifference(t *testing.T) {
 	if why, ok := deploy.CodeError(j17.Errorf(j17.CodeWorkLimit, "Too much")); !ok || why != "Too much" {
 		t.Error(why, ok)

@@ -21,7 +21,7 @@ const MaxTrace = time.Hour
 // maxTraced is how many bytes of an input and of an output a log line holds.
 const maxTraced = 4 << 10
 
-// trace tells whether an environment's calls of custom code are written to the log.
+// trace reports whether an environment's calls of custom code are written to the log.
 type trace struct {
 	// until is when it ends, in Unix nanoseconds; 0 where it is off.
 	until       atomic.Int64

@@ -63,7 +63,7 @@ func (f *fixture) open(tb testing.TB) {
 	f.store = f.Wrap(f.raw)
 }
 
-// restart opens everything anew; what was not flushed is lost.
+// restart opens everything again; what was not flushed is lost.
 func (f *fixture) restart(tb testing.TB) {
 	tb.Helper()
 	if err := f.raw.Close(); err != nil {

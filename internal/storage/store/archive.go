@@ -8,7 +8,7 @@ import (
 	"j17"
 )
 
-// Archives is the role of who copies tenants as a whole.
+// Archives is the role of a caller that copies tenants as a whole.
 type Archives interface {
 	// Archive shows everything of a tenant as of one moment, for as long as it takes to copy it. It is to be closed. It holds up no
 	// erasure: Purge, of whatever tenant, ends it if anything of its tenant has changed since, and Close of the store does. A tenant without
@@ -21,7 +21,7 @@ type Archives interface {
 }
 
 // Archive is a Moment whose content can be read as a whole. When it is ended by an erasure, each method, and each iteration at its next
-// step, is ErrEnded: what was read may hold what nobody may know any more, and who copies begins anew.
+// step, is ErrEnded: what was read may hold data that has to be forgotten, and the copy has to start again.
 type Archive interface {
 	Moment
 
@@ -31,7 +31,7 @@ type Archive interface {
 	// Changes yields the events and notes of the feed with positions greater than after, in their order.
 	Changes(ctx context.Context, after j17.StreamID) iter.Seq2[Archived, error]
 
-	// Rest has a function be called by whoever reads ahead for Changes, after each small part and with the size of that in bytes, while nothing of
+	// Rest sets a function that read-ahead for Changes calls after each small part, with the size of that in bytes, while nothing of
 	// the store is held: so it may wait. Several may call it at a time. Its error ends the iteration. It is set before Changes is called.
 	Rest(after func(bytes int) error)
 

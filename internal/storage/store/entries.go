@@ -20,7 +20,7 @@ func ReadEntries(value []byte) (keys [][]byte, rest []byte, err error) {
 	return keys, rest, err
 }
 
-// BehindEntries returns what stands behind the keys of its entries in the value of an item.
+// BehindEntries returns the part of an item's value behind the keys of its entries.
 func BehindEntries(value []byte) (rest []byte, err error) {
 	return eachEntry(value, func([]byte) {})
 }

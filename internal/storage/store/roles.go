@@ -44,10 +44,10 @@ type Engine interface {
 	Shutdown(ctx context.Context) error
 }
 
-// Events is the role of who writes events. The engine has it, for nothing else may decide what happened in an environment, and
+// Events is the role of a caller that writes events. The engine has it, for nothing else may decide what happened in an environment, and
 // the control plane for what happens to itself, in the System tenant.
 type Events interface {
-	// Append commits units. Units are independent: each is all or nothing by itself, and results stand in the
+	// Append commits units. Units are independent: each is all or nothing by itself, and results are in the
 	// units' order. It returns only when every committed unit is durable. A non-nil error concerns the whole
 	// call: nothing is known about its units unless the error says so (ErrFull, ErrBusy, ErrClock and
 	// ErrClosed: nothing was written; ErrUnknown: a retry with the same CommandID is safe).
@@ -62,7 +62,7 @@ type Events interface {
 	ForgetCommands(ctx context.Context, t j17.Tenant, of []StreamPart) error
 }
 
-// Aggregates is the role of who reads what happened to single aggregates.
+// Aggregates is the role of a caller that reads the events of single aggregates.
 type Aggregates interface {
 	// Heads returns the durable head of each stream; the zero Head for a stream without events.
 	Heads(ctx context.Context, t j17.Tenant, keys []j17.Key) ([]Head, error)
@@ -74,8 +74,8 @@ type Aggregates interface {
 	ReadStream(ctx context.Context, t j17.Tenant, key j17.Key, from, to uint64) iter.Seq2[*j17.Event, error]
 
 	// ReadStreams yields the first durable events of each of several streams, at most so many of each, one stream after the other. It is
-	// ReadStream for those who do not know how long streams are, which costs them as much as to read what is in short ones: whoever asks
-	// for one more than he takes sees which are longer. Nothing compares what it yields with the heads, so that a stream without its
+	// ReadStream for callers that do not know how long streams are, at the cost of reading the short ones: a caller that asks
+	// for one event more than it takes sees which are longer. Nothing compares what it yields with the heads, so that a stream without its
 	// last events would pass for a shorter one. Each key stands there once; those in the order of types and ids cost least.
 	ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error]
 
@@ -117,7 +117,7 @@ type Feed interface {
 	ReadLeaves(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Leaf, error]
 
 	// ReadOthers returns the leaf hashes of up to limit events that follow a position one after the other, as far as none of them is of an
-	// aggregate of one of some types. more tells that something else follows, or may. It looks at what is in memory only, and returns nothing
+	// aggregate of one of some types. more reports that something else follows, or may. It looks at what is in memory only, and returns nothing
 	// where that does not begin at the position or where a note stands behind it.
 	ReadOthers(t j17.Tenant, after j17.StreamID, types []string, limit int) (leaves []Leaf, more bool)
 
@@ -140,12 +140,12 @@ type Feed interface {
 	// returns: who keeps copies of events asks before it hands one out, and what was copied at another count is outdated.
 	Rewrites() uint64
 
-	// Extent tells how many events the tenant holds and where its last event or note is, both as of one moment; the zero Extent for a
-	// tenant without events. Who hands out all events can compare.
+	// Extent returns how many events the tenant holds and where its last event or note is, both as of one moment; the zero Extent for a
+	// tenant without events. A caller that hands out all events can compare.
 	Extent(ctx context.Context, t j17.Tenant) (Extent, error)
 }
 
-// Sides is the role of who keeps anything but events: side items, and work by the time it is due.
+// Sides is the role of a caller that keeps anything but events: side items, and work by the time it is due.
 type Sides interface {
 	// Get returns one side item; ErrNotFound when there is none or it has expired.
 	Get(ctx context.Context, t j17.Tenant, space Space, key string) (Item, error)
@@ -189,7 +189,7 @@ type Sides interface {
 	AwaitDue(ctx context.Context, space Space, before time.Time) error
 }
 
-// Piles is the role of who writes so many items at a time that it is cheaper to put them in order first than to let the store do so.
+// Piles is the role of a caller that writes so many items at a time that it is cheaper to sort them first than to have the store do it.
 type Piles interface {
 	// Pile begins to gather plain items of a tenant; ErrNotFound for one that holds nothing.
 	Pile(ctx context.Context, t j17.Tenant) (Pile, error)
@@ -211,7 +211,7 @@ type Pile interface {
 	Discard()
 }
 
-// Emptying is the role of who makes anew what follows from events.
+// Emptying is the role of a caller that rebuilds data derived from events.
 type Emptying interface {
 	// Empty removes all items of some spaces, items with entries where the space of these is one of them too, and applies side writes to
 	// other spaces, all or nothing. No item that it removes has a time. It returns a *SideConflict when a fence or a condition does not hold. It
@@ -220,14 +220,14 @@ type Emptying interface {
 	Empty(ctx context.Context, t j17.Tenant, spaces []Space, side []Side, fences ...Fence) error
 }
 
-// Urgency is the role of who does much that somebody waits for.
+// Urgency is the role of a caller that does a lot of work for which somebody waits.
 type Urgency interface {
 	// Hurry lets work that can wait, such as merging what is stored, stand back until done is called, as far and as long as the store can
 	// put it off. Several may be in a hurry; done may be called again.
 	Hurry() (done func())
 }
 
-// Moments is the role of who reads several things that have to fit together.
+// Moments is the role of a caller that reads several things as of one moment.
 type Moments interface {
 	// Moment shows a tenant as it is now, however much is written meanwhile. It is to be closed, and soon: as long as it is open the
 	// store keeps on disk what it shows. A tenant without events has one as well.
@@ -251,11 +251,11 @@ type Moment interface {
 	// passes is valid until do returns.
 	Each(space Space, keys Range, do func(key, value []byte) bool) error
 
-	// Close lets go of it.
+	// Close releases it.
 	Close()
 }
 
-// Tenants is the role of who handles tenants as a whole.
+// Tenants is the role of a caller that handles tenants as a whole.
 type Tenants interface {
 	// Tenants lists the tenants that were written to and not dropped since, in byte order.
 	Tenants(ctx context.Context) ([]j17.Tenant, error)
@@ -264,7 +264,7 @@ type Tenants interface {
 	DropTenant(ctx context.Context, t j17.Tenant) error
 }
 
-// Erasure is the role of who removes what must not be known any more.
+// Erasure is the role of a caller that removes data which has to be forgotten.
 type Erasure interface {
 	// Rewrite replaces events, for erasure only: all of it, with its side writes, or nothing. From its return on no reader gets
 	// to see what was replaced, however slow he is. Version, position and timestamp stay; each rewritten event keeps the leaf
@@ -274,16 +274,16 @@ type Erasure interface {
 	Rewrite(ctx context.Context, t j17.Tenant, r Rewrite) (Result, error)
 
 	// Purge returns when nothing that streams have lost by Rewrite, nor what the given spaces have lost that held data of
-	// them, nor what some items by name have lost, can be found in the store's files any more. What that takes each engine says; it can
+	// them, nor what some items by name have lost, can be found in the store's files any longer. What that takes each engine says; it can
 	// be repeated. It ends the tenant's piles, and archives of tenants that have changed since these began.
 	Purge(ctx context.Context, t j17.Tenant, keys []j17.Key, spaces []Declared, items []ItemName) error
 }
 
-// Retagging is the role of who gives stored events other tags than those that they were written with.
+// Retagging is the role of a caller that gives stored events other tags than those that they were written with.
 type Retagging interface {
-	// Retag gives events the tags that are named, in place of all that their metadata do not tell: one whose tags are such already is left
-	// as it is, and so is an erased one, which has none. It is all or nothing, and a *SideConflict where a fence does not hold. What
-	// is told of an event by its bytes, hashes and positions stays.
+	// Retag gives events the tags that are named, in place of all that do not come from their metadata: one whose tags are such already is left
+	// as it is, and so is an erased one, which has none. It is all or nothing, and a *SideConflict where a fence does not hold. The bytes,
+	// hashes and positions of events stay.
 	Retag(ctx context.Context, t j17.Tenant, events []Retagged, fences ...Fence) error
 }
 
@@ -295,16 +295,16 @@ type Retagged struct {
 	Tags []string
 }
 
-// Scrubbing is the role of who looks for damage in what is stored.
+// Scrubbing is the role of a caller that looks for damage in stored data.
 type Scrubbing interface {
-	// CheckTables reads files with data anew from disk, whatever is in memory, in an order that stays: those after one of them ("" for
+	// CheckTables reads files with data again from disk, whatever is in memory, in an order that stays: those after one of them ("" for
 	// all), until it has read most bytes. It compares their content with its checksums. Files that are made meanwhile come last.
 	CheckTables(ctx context.Context, after string, most int64) (TablesChecked, error)
 }
 
-// TablesChecked tells of files that were compared with their checksums.
+// TablesChecked describes files that were compared with their checksums.
 type TablesChecked struct {
-	// Last is the last one of them; More tells that there are others behind it.
+	// Last is the last one of them; More reports that there are others behind it.
 	Last string
 	More bool
 	// Tables and Bytes are how many they were.
@@ -314,7 +314,7 @@ type TablesChecked struct {
 	Damaged []*CorruptionError
 }
 
-// Health is the role of who looks after the store itself.
+// Health is the role of a caller that looks after the store itself.
 type Health interface {
 	// ReleaseClaims gives back the claims of processes that have ended, and returns how many: their items are due again when they were before.
 	// It is called before any work begins on a store that was opened. Where only one process can have a store open these are all claims; where
@@ -322,9 +322,9 @@ type Health interface {
 	ReleaseClaims(ctx context.Context) (int, error)
 
 	// Barrier returns nil when every write that was called before is decided: it is durable and can be seen, or will never
-	// be. Whoever was told ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
-	// still on its way and that Barrier has to be called again; after ErrFailed only a restart tells. It is never refused for
-	// want of space alone.
+	// be. A caller that got ErrUnknown reads after it what has become of the write. ErrFull and ErrBusy mean that a write is
+	// still on its way and that Barrier has to be called again; after ErrFailed only a restart clears that up. It is never refused
+	// for want of space alone.
 	Barrier(ctx context.Context) error
 
 	// Status tells what is accepted and how much room there is. It costs next to nothing.

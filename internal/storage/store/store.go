@@ -32,7 +32,7 @@ type Append struct {
 	// Timestamp is the Unix second for the unit's events. The store raises it to the latest one of the tenant's
 	// events, so that time never runs backward in a feed.
 	Timestamp int64
-	// Decided tells that the unit was decided at Timestamp: it is not written with another one, but refused as TooEarly.
+	// Decided reports that the unit was decided at Timestamp: it is not written with another one, but refused as TooEarly.
 	Decided bool
 	// After numbers units before this one in the same call, from 0, on whose events this one was decided: unless all of
 	// them are committed by this call, it is a Conflict.
@@ -72,7 +72,7 @@ type Command struct {
 type Pre struct {
 	Key    j17.Key
 	Length uint64
-	// Looked tells that the unit was decided on the stream's events, of the generation that is named: it holds only as long as none of
+	// Looked reports that the unit was decided on the stream's events, of the generation that is named: it holds only as long as none of
 	// them is rewritten.
 	Looked     bool
 	Generation uint64
@@ -85,7 +85,7 @@ type Fence struct {
 	Key   string
 	// Rev is the item's; 0 when it must be absent.
 	Rev uint64
-	// ByValue tells that Value counts and not Rev, as IfValue says.
+	// ByValue reports that Value counts and not Rev, as IfValue says.
 	ByValue bool
 	Value   string
 }
@@ -130,7 +130,7 @@ const (
 	// Duplicate: the command was committed before; the result is that of the first time.
 	Duplicate
 	// TooEarly: the unit was decided at a time before the tenant's latest event; nothing was written. Result.Timestamp is
-	// the time to decide anew for.
+	// the time to decide again for.
 	TooEarly
 )
 
@@ -146,7 +146,7 @@ type Result struct {
 	Timestamp int64
 	// Memo is that of the first command (Duplicate).
 	Memo []byte
-	// Matched tells that there is an event which one of Unless says must not be there (Conflict).
+	// Matched reports that there is an event which one of Unless says must not be there (Conflict).
 	Matched bool
 	// Streams lists every failed precondition, Sides every fence and then every side condition that failed (Conflict).
 	Streams []StreamConflict
@@ -199,8 +199,8 @@ type Rewrite struct {
 type RewrittenStream struct {
 	Key    j17.Key
 	Events []Rewritten
-	// More tells that other parts follow. The chain over what the events are now is made with the last part, so that a long stream is not read
-	// anew for each.
+	// More reports that other parts follow. The chain over what the events are now is made with the last part, so that a long stream is not read
+	// again for each.
 	More bool
 	// From is that chain up to the version Version, which comes before Events, where the caller knows it.
 	From PresentChain
@@ -242,10 +242,10 @@ type Generation struct {
 // Declared is a side space as the package that owns it declares it.
 type Declared struct {
 	Space Space
-	// OfStreams tells that items hold data of streams: each of the stream whose key is the item's, or what stands before the
+	// OfStreams reports that items hold data of streams: each of the stream whose key is the item's, or the part before the
 	// first '/' behind it.
 	OfStreams bool
-	// Whole tells that items hold data of streams and their keys do not say of which: Purge looks after the space as a whole.
+	// Whole reports that items hold data of streams and their keys do not say of which: Purge looks after the space as a whole.
 	Whole bool
 }
 
@@ -339,7 +339,7 @@ type Claim struct {
 }
 
 // Change is the latest change of a tenant's feed. Numbers ascend over all tenants, none is given out twice, and they outlive
-// restarts: whoever has seen all changes up to a number goes on after it.
+// restarts: a reader that has seen all changes up to a number goes on after it.
 type Change struct {
 	Tenant j17.Tenant
 	Number uint64
@@ -348,7 +348,7 @@ type Change struct {
 // Range is the keys from From on and before To, in byte order; the zero Range has all keys. Bounds need not be keys.
 type Range struct {
 	From string
-	// To, if not "", is the first key that is not in the range any more.
+	// To, if not "", is the first key that is no longer in the range.
 	To string
 	// Backward asks for the greatest keys first.
 	Backward bool
@@ -399,7 +399,7 @@ const (
 	Always Cond = iota
 	IfAbsent
 	IfRev
-	// IfValue holds where the item's value is Was, whoever has written it and how often: so a unit can go on from what another one leaves
+	// IfValue holds where the item's value is Was, whatever wrote it and however often: so a unit can go on from what another one leaves
 	// behind that is not stored yet. An item that is absent has the empty value.
 	IfValue
 )
@@ -423,14 +423,14 @@ type Side struct {
 	// Stamps numbers events of the unit, from 0, whose positions the store puts in front of the Value of a Put: ReadStamp takes them
 	// off again.
 	Stamps []int
-	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items stand in the
+	// StampKey puts the position of the first of Stamps in front of the Key too, as StampedKey does, so that such items have the
 	// order of events. They are new: the write has no condition.
 	StampKey bool
 	// Most, if not 0, bounds what an Add may bring its item to. What takes away is never refused.
 	Most int64
 	// Entries, if not "", is the space of the item's entries, whose keys its Value begins with (AppendEntries): items without a value that
-	// are there as long as the item lists them. A Put puts those that are new and removes those that are not listed any more, a Delete
-	// removes all of them, whatever the item was before: nobody has to look first, so that writers are in nobody's way. Such an item is
+	// are there as long as the item lists them. A Put puts those that are new and removes those that are no longer listed, a Delete
+	// removes all of them, whatever the item was before: no writer has to read first, so that writers do not conflict. Such an item is
 	// always written with the same Entries and never expires, and its entries are written by nobody else, and nobody has a condition on them.
 	Entries Space
 	// Stream, if not 0, numbers an event of the unit, from 1, to whose stream the item belongs: it is only ever written together with events
@@ -447,7 +447,7 @@ type SideConflict struct {
 	Key   string
 	// Rev is the item's present one; 0 when it is absent.
 	Rev uint64
-	// Full tells that an Add would have brought the item beyond its bound.
+	// Full reports that an Add would have brought the item beyond its bound.
 	Full bool
 }
 
@@ -471,7 +471,7 @@ type Extent struct {
 	Events uint64
 	// Last is the position of the last one, or of what the method says.
 	Last j17.StreamID
-	// Life tells what has stood under the tenant's name at different times: it is another one after the tenant was removed and made anew, or
+	// Life identifies the content under the tenant's name over time: it is another one after the tenant was removed and created again, or
 	// was loaded, and 0 while it holds nothing.
 	Life uint64
 }
@@ -516,7 +516,7 @@ var (
 	ErrNotEmpty = errors.New("store: tenant is not empty")
 	// ErrOvertaken: a load found that too much of what the tenant had was changed while it was committed.
 	ErrOvertaken = errors.New("store: tenant has changed too much meanwhile")
-	// ErrEnded: something that an archive shows was erased. Whoever copies it begins with a new one.
+	// ErrEnded: something that an archive shows was erased. The copy has to start again with a new one.
 	ErrEnded = errors.New("store: an erasure has ended the archive, start again")
 )
 

@@ -347,7 +347,7 @@ func validName(what, s string) error {
 	}
 }
 
-// validPlain checks a name that stands in canonical bytes as it is.
+// validPlain checks a name that is written to canonical bytes without escapes.
 func validPlain(what, s string) error {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' {

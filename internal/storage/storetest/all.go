@@ -158,7 +158,7 @@ func testTagged(s *suite) {
 	commit(t, f, tenant, store.Append{Events: []store.NewEvent{tagged(202, "rare", "all")}})
 	commit(t, f, other, store.Append{Events: []store.NewEvent{tagged(0, "rare", "all")}})
 
-	// All tags count, from a position on, up to a limit; also after the store was opened anew.
+	// All tags count, from a position on, up to a limit; also after the store was opened again.
 	check := func(want []int, after j17.StreamID, limit int, tags ...string) {
 		t.Helper()
 		var got []int
@@ -190,7 +190,7 @@ func testTagged(s *suite) {
 		check(nil, none, 0, "rare")
 	}
 
-	// An erased event has no tags any more; its neighbours keep theirs.
+	// An erased event has no tags any longer; its neighbours keep theirs.
 	erased := store.Rewritten{Version: 14, Type: "was_erased", Data: []byte(`null`), Metadata: []byte(`{}`)}
 	if err := Erase(t.Context(), f, tenant, order("4"), []store.Rewritten{erased}); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func testAppend(s *suite) {
 	}
 }
 
-// testCanonical checks the bytes and the hashes against the definition, computed here anew.
+// testCanonical checks the bytes and the hashes against the definition, computed here again.
 func testCanonical(s *suite) {
 	t := s.t
 	f := s.fixture(t)

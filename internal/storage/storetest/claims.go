@@ -60,7 +60,7 @@ func testReleaseClaims(s *suite) {
 		t.Fatal(err)
 	}
 
-	// Another process. Whoever had a claim cannot finish any more.
+	// Another process. Whoever had a claim cannot finish any longer.
 	f.reopen(t, t)
 	if n, err := f.ReleaseClaims(t.Context()); err != nil || n != many-2+2 {
 		t.Fatalf("%d claims were given back, %v", n, err)

@@ -289,7 +289,7 @@ func testFencing(s *suite) {
 		tries("lost in a race", before, store.Conflict)
 	}
 
-	// A lease that is gone and made anew is another one, also after a restart.
+	// A lease that is gone and rebuilt is another one, also after a restart.
 	last := rev()
 	write(t, f, tenant, store.Side{Op: store.Delete, Space: "work", Key: "lease"})
 	f.reopen(t, t)

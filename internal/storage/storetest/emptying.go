@@ -61,7 +61,7 @@ func testEmptying(s *suite) {
 		t.Errorf("another tenant has %d entries, %v", n, err)
 	}
 
-	// Who writes then finds nothing of before: entries that an item had are made anew.
+	// Who writes then finds nothing of before: entries that an item had are rebuilt.
 	write(t, f, tenant, list("a", "2/a"))
 	created := list("b", "1/b")
 	created.Cond = store.IfAbsent

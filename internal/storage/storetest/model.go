@@ -29,7 +29,7 @@ type modelTenant struct {
 	// generations counts how often events of a stream were rewritten.
 	generations map[j17.Key]uint64
 	lastTime    int64
-	// written tells that the tenant holds something, or did.
+	// written reports that the tenant holds something, or did.
 	written bool
 }
 
@@ -113,7 +113,7 @@ func (t *modelTenant) apply(u *store.Append, got *store.Result, now time.Time) e
 		}
 	}
 
-	// What does not hold any more.
+	// What no longer holds.
 	for _, p := range u.Pre {
 		if n := uint64(len(t.streams[p.Key])); n != p.Length {
 			want.Streams = append(want.Streams, store.StreamConflict{Key: p.Key, Expected: p.Length, Actual: n})

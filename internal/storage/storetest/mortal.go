@@ -8,7 +8,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Mortal is a store that its process does not reach any more after some writes: what a crash leaves behind can be looked at write by
+// Mortal is a store that its process no longer reaches after some writes: what a crash leaves behind can be looked at write by
 // write. Who goes on takes the store itself.
 type Mortal struct {
 	store.Store
@@ -102,7 +102,7 @@ func (m *Mortal) Pile(ctx context.Context, t j17.Tenant) (p store.Pile, err erro
 	return mortalPile{p, m}, nil
 }
 
-// mortalPile is a pile of a store that a process may not reach any more.
+// mortalPile is a pile of a store that a process may no longer reach.
 type mortalPile struct {
 	store.Pile
 	m *Mortal

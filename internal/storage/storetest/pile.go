@@ -109,7 +109,7 @@ func testPile(s *suite) {
 		t.Errorf("there is %q", got)
 	}
 
-	// Its items are plain ones: they can be cleared, and written anew by others.
+	// Its items are plain ones: they can be cleared, and written again by others.
 	if err := f.Clear(t.Context(), tenant, space, store.Prefix("k")); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func testPile(s *suite) {
 		t.Errorf("there is %q", got)
 	}
 
-	// The tenant goes: what is gathered for it has no place any more.
+	// The tenant goes: what is gathered for it has no place any longer.
 	p = begin()
 	add(p, space, "k003", "late")
 	if err := f.DropTenant(t.Context(), tenant); err != nil {

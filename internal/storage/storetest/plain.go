@@ -78,7 +78,7 @@ func testPlain(s *suite) {
 		t.Errorf("cleared, an item has the revision %d, %v", revision(), err)
 	}
 
-	// A range is cleared, for those who look from then on, and can be written anew.
+	// A range is cleared, for those who look from then on, and can be written again.
 	write(t, f, tenant, plain(store.Delete, "a", ""), store.Side{Op: store.Delete, Space: space, Key: "d"})
 	var sides []store.Side
 	for i := range 30 {

@@ -431,7 +431,7 @@ func testClosedUnderReaders(s *suite) {
 		f.stop(worker{t})
 		close(closed)
 	}()
-	// The store is closing as soon as it does not take calls any more.
+	// The store is closing as soon as it no longer takes calls.
 	for f.Status().Readable {
 		runtime.Gosched()
 	}
@@ -481,7 +481,7 @@ func testExtent(s *suite) {
 		t.Errorf("it has had the lives %d and %v, and has %d", first, lives, now)
 	}
 
-	// It ends with the tenant; what is made anew has another one.
+	// It ends with the tenant; what is rebuilt has another one.
 	if err := f.DropTenant(t.Context(), tenant); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func testDrop(s *suite) {
 			t.Fatalf("another tenant has changed:\n%s", diff)
 		}
 	}
-	// The name can be used again, and begins anew.
+	// The name can be used again, and begins again.
 	r := commit(t, f, tenant, store.Append{Timestamp: 5, Pre: []store.Pre{pre(order("1"), 0)}, Events: events(order("1"), `1`), Command: &store.Command{ID: store.CommandID{1}}})
 	if r.Timestamp != 5 || r.Lengths[0] != 1 {
 		t.Fatalf("result %+v", r)

@@ -194,7 +194,7 @@ func (b *Batch[T]) Reset(now time.Time, keep bool) {
 	b.lengths = make([]uint64, 0, min(cap(b.lengths), keptScratch))
 }
 
-// Stored tells that the batch is durable. Its items are kept for the next one unless those who have written them use their memory already.
+// Stored reports that the batch is durable. Its items are kept for the next one unless those who have written them use their memory already.
 func (b *Batch[T]) Stored(keep bool) {
 	if keep {
 		b.kept.add(b.items)

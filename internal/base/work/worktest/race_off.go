@@ -2,5 +2,5 @@
 
 package worktest
 
-// RaceDetector tells whether the race detector watches.
+// RaceDetector reports whether the race detector watches.
 const RaceDetector = false

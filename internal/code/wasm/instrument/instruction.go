@@ -1,11 +1,11 @@
 package instrument
 
-// visitor is told of the instructions that a rewrite changes. from is where the instruction begins.
+// visitor is called for the instructions that a rewrite changes. from is where the instruction begins.
 type visitor interface {
-	// step is told of every instruction, before the rest of it is read.
+	// step is called for every instruction, before the rest of it is read.
 	step(op byte)
-	// segment is told of a place that code does not reach in every case when it has reached the one before: the beginning of a
-	// branch, what follows one, the end of a block. loop is told of a loop when its opening has been read.
+	// segment is called at a place that code does not reach in every case when it has reached the one before: the beginning of a
+	// branch, what follows one, the end of a block. loop is called for a loop when its opening has been read.
 	segment(r *reader)
 	loop(r *reader)
 	// call: a call of a function, or the making of a reference to one.

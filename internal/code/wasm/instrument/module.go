@@ -227,7 +227,7 @@ func Parse(binary []byte) (*Module, error) {
 	return m, nil
 }
 
-// Release lets go of the binary. The module can still be asked what it offers and needs, but not be instrumented again.
+// Release drops the binary. The module can still be asked what it offers and needs, but not be instrumented again.
 func (m *Module) Release() { m.sections, m.names = [secEnd][]byte{}, nil }
 
 func (m *Module) readTypes(r *reader) {

@@ -108,7 +108,7 @@ func (r *Repository) written(ctx context.Context, name string) (at time.Time, er
 	return at, nil
 }
 
-// Abandon says that the backup of that id is not written any more: whoever wrote it was cut short.
+// Abandon says that the backup of that id is no longer written: whoever wrote it was cut short.
 func (r *Repository) Abandon(ctx context.Context, id string) error {
 	if !plainName(id) {
 		return nil

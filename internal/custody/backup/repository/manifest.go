@@ -36,7 +36,7 @@ const (
 // Kind is how a backup was made.
 type Kind string
 
-// The kinds. Every backup is whole by itself: kinds differ in what was read anew for it.
+// The kinds. Every backup is whole by itself: kinds differ in what was read again for it.
 const (
 	// Full: everything was read, and what was stored before was compared.
 	Full Kind = "full"
@@ -50,7 +50,7 @@ type Manifest struct {
 	ID     string `json:"id"`
 	Scope  Scope  `json:"scope"`
 	Kind   Kind   `json:"kind"`
-	// Parent is the backup that an incremental one went on from. It need not be there any more.
+	// Parent is the backup that an incremental one went on from. It need not be there any longer.
 	Parent string `json:"parent,omitempty"`
 	// Program is the version of j17 that made it.
 	Program     string    `json:"program,omitempty"`
@@ -259,7 +259,7 @@ func elements(line []byte) (n int) {
 	return n
 }
 
-// check tells whether the manifest can be one of ours.
+// check reports whether the manifest can be one of ours.
 func (m *Manifest) check(id string) error {
 	if m.ID != id {
 		return errors.New("it is that of another backup")

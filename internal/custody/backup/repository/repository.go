@@ -34,7 +34,7 @@ var (
 	ErrDoubt = errors.New("whether the backup is there is not known")
 )
 
-// DamagedError tells that a file is not what was written, or cannot be understood by this program.
+// DamagedError reports that a file is not what was written, or cannot be understood by this program.
 type DamagedError struct {
 	// File is the file's path, or its name in the bucket.
 	File   string
@@ -67,7 +67,7 @@ const (
 	smallPart = 1 << 20
 )
 
-// itemPartBytes is about how much a part with side items holds. Where one changes, its part is stored anew.
+// itemPartBytes is about how much a part with side items holds. Where one changes, its part is stored again.
 const itemPartBytes = 1 << 20
 
 // maxContent bounds what a part holds: the largest value, in base64, may come on top.

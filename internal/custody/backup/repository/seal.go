@@ -25,7 +25,7 @@ type Seal struct {
 	names []byte
 }
 
-// RecipientError tells that a text is no age recipient.
+// RecipientError reports that a text is no age recipient.
 type RecipientError struct {
 	// Index is the recipient's place in the list.
 	Index int
@@ -154,11 +154,11 @@ func NewIdentity() (text, recipient string, err error) {
 	return fmt.Sprintf("# public key: %s\n%s\n", recipient, key), recipient, nil
 }
 
-// IdentityError tells that encrypted files cannot be opened with the keys that were given.
+// IdentityError reports that encrypted files cannot be opened with the keys that were given.
 type IdentityError struct {
 	// Recipients are to whom they are encrypted; nil where that is not known.
 	Recipients []string
-	// Given tells that there was a key, and that it is none of those.
+	// Given reports that there was a key, and that it is none of those.
 	Given bool
 }
 

@@ -31,7 +31,7 @@ type storage interface {
 	// Delete removes a file; removing what is not there is no fault.
 	Delete(ctx context.Context, name string) error
 
-	// Cheap tells that reading a file again costs no more than writing it.
+	// Cheap reports that reading a file again costs no more than writing it.
 	Cheap() bool
 
 	// String names the storage for people.

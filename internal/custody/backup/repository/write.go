@@ -67,7 +67,7 @@ type Writer struct {
 	listed int
 }
 
-// job is a content that becomes a part. of is told when that is done, or nothing is stored any more.
+// job is a content that becomes a part. of is told when that is done, or nothing is stored any longer.
 type job struct {
 	content []byte
 	part    *Part
@@ -145,7 +145,7 @@ func (w *Writer) store(with *packer, j job) error {
 		return err
 	}
 
-	// The name tells whether it is there. Who is first with a name stores the part.
+	// The name reports whether it is there. Who is first with a name stores the part.
 	name := nameOf(w.seal.names, j.content)
 	j.part.Name, j.part.Bytes = name, int64(len(j.content))
 	w.mu.Lock()
@@ -507,7 +507,7 @@ func (t *TenantWriter) cutByContent(length int, space, key string) error {
 	return nil
 }
 
-// Drop gives up what the backup holds of the tenant, so that it can be begun anew, and returns the segments of what has come: they are
+// Drop gives up what the backup holds of the tenant, so that it can be begun again, and returns the segments of what has come: they are
 // stored.
 func (t *TenantWriter) Drop() ([]Segment, error) {
 	if err := t.Cut(); err != nil {

@@ -40,7 +40,7 @@ type erasedStream struct {
 	upTo uint64
 	// given is the generation that it had last by the notes of the backup, or that was given to it here.
 	given uint64
-	// done tells that a marker was put in the place of one of its events.
+	// done reports that a marker was put in the place of one of its events.
 	done bool
 }
 

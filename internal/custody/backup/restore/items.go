@@ -15,7 +15,7 @@ import (
 type rule int
 
 const (
-	// dropped: it follows from events and is made anew, or it is work that was pending at the later moment.
+	// dropped: it follows from events and is rebuilt, or it is work that was pending at the later moment.
 	dropped rule = iota
 	// kept: it says nothing about events.
 	kept
@@ -30,7 +30,7 @@ const (
 	announced
 )
 
-// madeAnew reports whether the items of a space are made anew after every restoration: what they say of events may be younger than the parts
+// madeAnew reports whether the items of a space are rebuilt after every restoration: what they say of events may be younger than the parts
 // that these are restored from.
 func madeAnew(space store.Space) bool { return space == "tagging" }
 

@@ -1,5 +1,5 @@
 // Package restore fills an empty store with what a backup holds: all of it as it was, or the events up to a position with what follows from
-// them left out, so that it is made anew. What was erased after the backup is erased again on the way.
+// them left out, so that it is rebuilt. What was erased after the backup is erased again on the way.
 package restore
 
 import (
@@ -73,7 +73,7 @@ type Report struct {
 	Position j17.StreamID
 	// Root is that of the environment's log.
 	Root [32]byte
-	// Past tells that pending work and what follows from events was left out, since it is that of a later moment.
+	// Past reports that pending work and what follows from events was left out, since it is that of a later moment.
 	Past bool
 	// Erased counts the streams of which something was erased again that was erased after the backup, and Note is the position of the last
 	// note about them.

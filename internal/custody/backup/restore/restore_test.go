@@ -256,7 +256,7 @@ func TestEverythingIsThereAgain(t *testing.T) {
 }
 
 // TestTagsAreGivenAnew: where events got other tags between two backups, the second one may have parts of the first. So nothing is restored that
-// says which tags events have, and whoever opens the store gives them theirs anew; what they have until then is found by nobody.
+// says which tags events have, and whoever opens the store gives them theirs again; what they have until then is found by nobody.
 func TestTagsAreGivenAnew(t *testing.T) {
 	w := newWorld(t)
 	w.write("a", 3, put("tagging", "tags", `{"names":"red"}`), put("saga.rows", "x", "row"))
