@@ -189,7 +189,7 @@ func split(t j17.Tenant) (instance string, env j17.Environment) {
 	return instance, j17.Environment(name)
 }
 
-// failure turns what the store reports into what a user is told.
+// failure turns an error of the store into one for users.
 func failure(err error) error {
 	if err == nil {
 		return nil

@@ -51,7 +51,7 @@ const (
 	noteBytes  = 4 << 20
 )
 
-// Erase has it noted beside the backups that streams were erased, so that whoever restores one erases them again. It returns when that is
+// Erase has it recorded beside the backups that streams were erased, so that a restore erases them again. It returns when that is
 // certain to happen; it may take until an object store answers.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
 	item := erased{At: e.At.UTC()}
@@ -241,7 +241,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 		}
 	}
 
-	// Whoever could read the files that are there can read all.
+	// Anyone who can read the present files can read all.
 	of := item.Begun[p.name()]
 	if by := strings.Join(seal.Recipients(), " "); of.Seal != by || !slices.Contains(item.Keys, of.Key) {
 		of = begun{Seal: by}

@@ -212,7 +212,7 @@ func (s *Service) follow() func(context.Context) error {
 const changedAtOnce = 256
 
 // recall finds out for which of some environments root checkpoints are made by themselves, and returns those of which it cannot be known yet. One whose
-// settings are damaged is told of once.
+// settings are damaged is reported once.
 func (s *Service) recall(ctx context.Context, of []j17.Tenant) (left []j17.Tenant, err error) {
 	var failed []error
 	for i, t := range of {

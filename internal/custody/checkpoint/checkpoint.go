@@ -2,7 +2,7 @@
 // on later, and roots of the log of its events (roots.go), with which somebody can show later that nothing was changed. It also
 // yields the states of all aggregates at one moment (states.go), which is what the hash of a checkpoint is of.
 //
-// A kept state stands under the key of its stream: whoever erases a stream finds it there, in whatever checkpoint it is.
+// A kept state is stored under the key of its stream: an erasure of the stream finds it there, in whatever checkpoint it is.
 package checkpoint
 
 import (
@@ -65,8 +65,8 @@ type Options struct {
 type Service struct {
 	Options
 	*rootStore
-	// erasing is held while kept states of erased streams are removed, and shared by those who write states: whoever writes has looked
-	// at what was erased before, or what he writes is removed.
+	// erasing is held while kept states of erased streams are removed, and shared by those who write states: a writer has looked
+	// at what was erased before, or its states are removed.
 	erasing sync.RWMutex
 
 	removals, periods *worker.Queue
@@ -78,10 +78,10 @@ type Service struct {
 	waiting, failed []*making
 	// restoring are the restorations that are under way.
 	restoring map[*restoring]bool
-	// more is told when some wait.
+	// more is signalled when some wait.
 	more chan struct{}
 	// auto has the environments for which root checkpoints are made by themselves, and with how many events the next one is; look those
-	// that are to be looked at for it, and changed is told of these.
+	// that are to be looked at for it, and changed is signalled for these.
 	auto    map[j17.Tenant]uint64
 	look    map[j17.Tenant]bool
 	changed chan struct{}

@@ -36,7 +36,7 @@ type making struct {
 	tenant j17.Tenant
 	ask    wire.NewCheckpoint
 	first  *States
-	// begun is the checkpoint as it was when it was begun, made what becomes of it, which belongs to who makes it.
+	// begun is the checkpoint as it was when it was begun, made its progress, which belongs to the goroutine that makes it.
 	begun wire.Checkpoint
 	made  row
 	// background reports that nobody waits for it.
@@ -109,7 +109,7 @@ func (s *Service) Start(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 func (s *Service) signal() {
 	select {
 	case s.more <- struct{}{}:
-	default: // all are told already
+	default: // all are notified already
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *Service) begin(ctx context.Context, t j17.Tenant, ask wire.NewCheckpoin
 	}
 	if err := s.plan(ctx, t, &m.made); err != nil {
 		s.mu.Lock()
-		m.background = false // whoever asks hears of it at once
+		m.background = false // a caller is notified at once
 		s.mu.Unlock()
 		s.leave(m, err)
 		return nil, err

@@ -169,7 +169,7 @@ func outdated(why string) error {
 
 // Erase removes the kept states of streams that were rewritten, in whatever checkpoint they are.
 func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error {
-	// Whoever has looked at the streams before they were rewritten has written by now, and whoever looks later sees that they were.
+	// A writer that looked at the streams before they were rewritten has written by now, and one that looks later sees that they were.
 	s.erasing.Lock()
 	defer s.erasing.Unlock()
 	for _, key := range e.Keys {

@@ -192,7 +192,7 @@ func (r *rootStore) count(ctx context.Context, t j17.Tenant, upTo j17.StreamID) 
 		types = slices.Sorted(maps.Keys(d.Types))
 	}
 
-	// What was counted before, or is now. A type that the spec has no more does not count, whoever has counted it before.
+	// What was counted before, or is now. A type that the spec no longer has does not count, even if it was counted before.
 	c, err := r.counted(ctx, t)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ type Options struct {
 	Worker *worker.Kit
 	// Origin names the log of an environment, when its first key is made.
 	Origin func(j17.Tenant) (string, error)
-	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It is told of the same head again where it has failed.
+	// Anchor, if not nil, keeps signed heads elsewhere: lines of JSON, each with its line feed. It gets the same head again where it has failed.
 	Anchor func(ctx context.Context, lines []byte) error
 }
 
@@ -164,7 +164,7 @@ const mostLogs = 1000
 
 // enter returns the log of a tenant, as far as it is known, for its caller alone until leave is called.
 func (s *Service) enter(ctx context.Context, t j17.Tenant) (l *log, leave func(), err error) {
-	// Who waits for a log keeps it from being forgotten.
+	// Waiting for a log keeps it from being forgotten.
 	s.mu.Lock()
 	if l = s.logs[t]; l == nil {
 		l = &log{service: s, tenant: t, turn: make(chan struct{}, 1)}

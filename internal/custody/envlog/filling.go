@@ -12,7 +12,7 @@ type Filling struct {
 	put func(store.ArchivedItem) error
 }
 
-// NewFilling returns one. put is told of what is to be stored beside the events.
+// NewFilling returns one. put receives what is to be stored beside the events.
 func NewFilling(put func(store.ArchivedItem) error) *Filling { return &Filling{put: put} }
 
 // Add adds the leaf of the event at a position, which is greater than all before.

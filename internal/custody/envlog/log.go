@@ -27,7 +27,7 @@ const (
 	mostUnstored = 512
 )
 
-// log is what is known of the log of one environment. It belongs to who has its turn.
+// log is what is known of the log of one environment. It belongs to the goroutine that has its turn.
 type log struct {
 	service *Service
 	tenant  j17.Tenant

@@ -38,7 +38,7 @@ func (s *Service) Stream(ctx context.Context, t j17.Tenant, key j17.Key) (of Str
 		})
 		of.Root = tree.Root()
 
-		// The chain over what stands there now, and the one over what stood there at first.
+		// The chain over the present content, and the one over the original content.
 		now := head.Now()
 		damage, damaged := errors.AsType[*store.CorruptionError](err)
 		switch {

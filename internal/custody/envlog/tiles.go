@@ -14,7 +14,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The spaces of logs. What stands in the first three follows from the events.
+// The spaces of logs. The first three are derived from the events.
 const (
 	// tileSpace has the full tiles: level, '/', number, as hexadecimal digits. A value is the nodes of the tile's lowest level.
 	tileSpace store.Space = "envlog.tiles"

@@ -1,6 +1,6 @@
 // Package erasure removes personal data for good, and only it does. What a tombstone asks for is found, its events are replaced by
-// markers, whoever keeps anything of them beside the events releases it, the old bytes are removed from disk, and what was done is
-// certified. Each step notes what it has done in the commit that does it, so that an execution goes on where it was, wherever a process
+// markers, data derived from them is removed, the old bytes are removed from disk, and what was done is
+// certified. Each step records its progress in the commit that does it, so that an execution goes on where it was, wherever a process
 // ends.
 //
 // The decisions behind it are in docs/internals/custody.md.
@@ -70,7 +70,7 @@ type Service struct {
 	queue *worker.Queue
 	// part is how many events are rewritten in one commit.
 	part uint64
-	// kept is how many streams are rewritten before all who keep something of them are told.
+	// kept is how many streams are rewritten before all parts that keep data of them are notified.
 	kept uint64
 	// purged is of how many streams old bytes are removed at a time, with some more.
 	purged int

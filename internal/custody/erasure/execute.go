@@ -29,8 +29,8 @@ const (
 	purgedAtOnce = 1 << 16
 	// readAtOnce is how many of them are read at a time.
 	readAtOnce = 1000
-	// releasedAtOnce is how many streams are rewritten before those who keep something of them let go of it. Some of these go through all
-	// that they have each time, however few streams it is about.
+	// releasedAtOnce is how many streams are rewritten before the parts that keep data of them remove it. Some of these go through all
+	// their data each time, however few streams it is about.
 	releasedAtOnce = 2048
 )
 
@@ -140,7 +140,7 @@ func (x *execution) put() store.Side {
 	return store.Side{Op: store.Put, Space: rows, Key: x.row.id, Value: x.row.value()}
 }
 
-// begin makes the audit log tell of the execution, and notes what the environment's log is before it.
+// begin records the execution in the audit log, and the head of the environment's log before it.
 func (x *execution) begin(ctx context.Context) error {
 	r := x.row
 	if r.By != "" {
@@ -161,9 +161,9 @@ func (x *execution) begin(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// rewriteSome rewrites the next streams, and lets all who keep something of them let go of it when there are enough of these.
+// rewriteSome rewrites the next streams, and has all parts that keep data of them remove it when there are enough of these.
 func (x *execution) rewriteSome(ctx context.Context) error {
-	// What another try has begun to tell of comes before more.
+	// What another attempt has begun to release comes first.
 	r, last := x.row, false
 	if r.Note == "" {
 		some, err := x.entries(ctx, x.tenant, r.id, r.Cursor, streamsAtOnce)
@@ -192,8 +192,8 @@ func (x *execution) rewriteSome(ctx context.Context) error {
 	return x.save(ctx)
 }
 
-// release makes all who keep something of the streams that were rewritten since the last time let go of it. Another try tells them of the
-// same streams and position: what they have noted under it is not noted again under a later one.
+// release has all parts that keep data of the streams that were rewritten since the last time remove it. Another attempt passes the
+// same streams and position: what they have recorded under it is not recorded again under a later one.
 func (x *execution) release(ctx context.Context) error {
 	r := x.row
 	if r.Note == "" {

@@ -23,7 +23,7 @@ func CheckMarker(data, metadata value.Value) error {
 		}
 	}
 
-	// Who has written it, and when. The time itself is checked like that of other events.
+	// Its author and its time. The time itself is checked like that of other events.
 	for _, m := range metadata.Members() {
 		if m.Key != "actor" && m.Key != "timestamp" {
 			return notMarked("metadata."+j17.Printable(m.Key), "is no member of its metadata")

@@ -103,7 +103,7 @@ func check(ask *wire.NewTombstone) error {
 }
 
 // find returns the aggregate that somebody means, with its head. One that has events is found whether the spec still has its type or not:
-// what a spec does not know any more can be erased all the same.
+// aggregates whose type the spec no longer has can still be erased.
 func (s *Service) find(ctx context.Context, t j17.Tenant, aggregateType, id string) (j17.Key, store.Head, error) {
 	if s.restoring(t) {
 		return j17.Key{}, store.Head{}, j17.Errorf(j17.CodeUnavailable, "The server has just started and this environment is not ready yet. Try again in a moment.")
@@ -247,7 +247,7 @@ func (s *Service) Execute(ctx context.Context, t j17.Tenant, id string, force bo
 		return wire.Tombstone{}, err
 	}
 
-	// From here on it cannot be cancelled. Who has asked stands with it until the audit log has that.
+	// From here on it cannot be cancelled. It names the operator who has asked until the audit log does.
 	r.Forced, r.Phase, r.By = early, rooting, s.o.By(ctx)
 	sides := append(r.become(Executing), r.replace(), store.Side{Op: store.Put, Space: executions, Key: r.id, Due: now})
 	err = s.o.Store.Write(ctx, t, sides)

@@ -182,7 +182,7 @@ func (x *execution) markers(ctx context.Context, e *entry, head *store.Head) (ma
 	return markers, next, nil
 }
 
-// replaced adds what stands in the place of the next event.
+// replaced adds the replacement of the next event.
 func (e *entry) replaced(leaf hash) {
 	e.Present = j17.Link(e.Present, leaf)
 	e.After.add(leaf)

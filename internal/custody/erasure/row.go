@@ -80,7 +80,7 @@ type row struct {
 	Cursor string `json:"cursor,omitempty"`
 	Role   int    `json:"role,omitempty"`
 	Looked string `json:"looked,omitempty"`
-	// Note is the position under which those that are rewritten and not released are told of, while they are.
+	// Note is the position under which those that are rewritten and not released are announced, while they are.
 	Note string `json:"note,omitempty"`
 	// StartedAt is when the execution began, Root and Size what the environment's log was then.
 	StartedAt   time.Time `json:"started_at,omitzero"`

@@ -19,7 +19,7 @@ import (
 
 // Log signs what the log of an environment comes to.
 type Log interface {
-	// CheckpointAt returns the signed checkpoint of the events up to a position, and the verifier key of who signs it.
+	// CheckpointAt returns the signed checkpoint of the events up to a position, and the verifier key of its signer.
 	CheckpointAt(ctx context.Context, t j17.Tenant, upTo j17.StreamID) (note, vkey string, err error)
 }
 
@@ -71,8 +71,8 @@ type Export struct {
 	rewrites uint64
 }
 
-// Export begins an export of the events that stand after a position, of one aggregate type or, for "", of all. write appends what stands
-// for an event.
+// Export begins an export of the events after a position, of one aggregate type or, for "", of all. write appends the form
+// of an event.
 func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string, after j17.StreamID, write func(dst []byte, e *Exported) []byte) (*Export, error) {
 	d, err := l.Engine.Decider(t)
 	if err != nil {
@@ -97,8 +97,8 @@ func (x *Export) Memory() int64 {
 // Whole reports whether the export has all events of the tenant.
 func (x *Export) Whole() bool { return x.typ == "" && x.from.IsZero() }
 
-// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of who signs it; "" where
-// nobody does, or there is nothing to sign.
+// Checkpoint returns the signed checkpoint of the tenant's log at the end of the export, and the verifier key of its signer; "" where
+// there is none, or nothing to sign.
 func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) {
 	if x.l.Log == nil || x.UpTo.IsZero() {
 		return "", "", nil
@@ -110,11 +110,11 @@ func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) 
 const (
 	// pieceBytes is how much of an export is handed out at a time; the last event of a piece may exceed it.
 	pieceBytes = 256 << 10
-	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read: who reads, who hashes and who
-	// sends work beside each other.
+	// piecesAhead is how many pieces are made before they are asked for, and of how many more the events are read: reading, hashing and
+	// sending run concurrently.
 	piecesAhead = 2
 	readAhead   = 2
-	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, whoever makes and whoever takes them has one.
+	// mostReads and mostPieces are how many there are of both at a time: beside those that wait, the producer and the consumer have one each.
 	mostReads  = readAhead + 2
 	mostPieces = piecesAhead + 2
 	// readBytes and lineBytes are what they take, where events have some hundred bytes: a read has a second buffer for the event that does not
@@ -158,8 +158,8 @@ func (r *read) add(e *j17.Event) {
 	r.raw = e.CopyTo(&r.events[len(r.events)-1], r.raw)
 }
 
-// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While whoever
-// takes them is busy with one, nothing of the store is held but copies of the next ones, and these are rebuilt where events of theirs
+// Pieces yields the export piece by piece, in the order in which events were stored; a piece is valid until the next step. While the consumer
+// is busy with one, nothing of the store is held but copies of the next ones, and these are rebuilt where events of theirs
 // are erased meanwhile. It ends with an error where events that were handed out already are erased (their chain would be that of no
 // moment), and where an export of the whole tenant has not found as many events as the store says there were.
 func (x *Export) Pieces(ctx context.Context) iter.Seq2[*Piece, error] {
@@ -399,8 +399,8 @@ func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	return keys, nil
 }
 
-// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile has no events any
-// more.
+// complete checks that an export of the whole tenant has found all of it. An environment that was removed meanwhile no longer has
+// events.
 func (x *Export) complete(ctx context.Context) error {
 	if err := ctx.Err(); err != nil || !x.from.IsZero() || x.found == x.Events {
 		return err
@@ -422,15 +422,15 @@ const (
 )
 
 // chains remembers the chains of aggregates of which there may be more events. What is forgotten is read again. The hash of an aggregate names
-// the row that its chain stands in. Where that is full, it takes the place of another one, which the hash names too: so where events of more
+// the row of its chain. Where that is full, it takes the place of another one, which the hash names too: so where events of more
 // aggregates come in turns than there is room for, some stay known.
 type chains struct {
 	seed maphash.Seed
 	rows []chainRow
 }
 
-// chainRow has chains up to a version, 0 where a place is free. Aggregates are told apart by a hash: two with the same one that come to the same
-// version are as unlikely as a fault of the machine, and whoever verifies the export sees it.
+// chainRow has chains up to a version, 0 where a place is free. Aggregates are distinguished by a hash: two with the same one that come to the same
+// version are as unlikely as a fault of the machine, and a verification of the export finds it.
 type chainRow struct {
 	hashes, versions [chainWays]uint64
 	sums             [chainWays][32]byte

@@ -16,7 +16,7 @@ type Loader struct {
 	Store  Storage
 	// Log signs what whole exports end with; nil where nobody does.
 	Log Log
-	// Loaded, if not nil, is told of events that were stored without the engine, and what they take.
+	// Loaded, if not nil, is called with the number of events that were stored without the engine, and their size.
 	Loaded func(t j17.Tenant, events, bytes int64)
 	// Memory is how many bytes of memory this process may use, 0 where nobody knows. A fourth of it may be what is remembered of the
 	// aggregates of files.

@@ -20,7 +20,7 @@ import (
 	"j17/internal/lang/diag"
 )
 
-// maxErrors bounds the findings that are told of one file.
+// maxErrors bounds the findings that are reported of one file.
 const maxErrors = 20
 
 // pastEvent is one event of a file, the index-th from 0.
@@ -31,7 +31,7 @@ type pastEvent struct {
 	element bool
 	// size is how many bytes the event has in the file.
 	size int
-	// file is the event as it stands there, without data and metadata once they were examined.
+	// file is the event as the file has it, without data and metadata once they were examined.
 	file command.FileEvent
 	// What was found of it, nil where something is wrong with it by itself.
 	*decider.Examined
@@ -39,7 +39,7 @@ type pastEvent struct {
 	raw        []byte
 	layout     j17.Layout
 	positioned bool
-	// fault is what is wrong with the event, and whole the event as it stands in the file, for the places of faults.
+	// fault is what is wrong with the event, and whole the event as the file has it, for the places of faults.
 	fault error
 	whole value.Value
 }
@@ -100,7 +100,7 @@ func (c *recorder) each(ctx context.Context, in *command.FileReader, do func([]p
 		}
 	})
 
-	// Who has called gets them in the order of the file.
+	// The caller gets them in the order of the file.
 	for b := range order {
 		select {
 		case <-b.ready:

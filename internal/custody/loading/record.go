@@ -70,7 +70,7 @@ func (l *Loader) Import(ctx context.Context, r *History) (Imported, error) {
 		return Imported{}, err
 	}
 	if c.highest > 0 {
-		// From here on nobody is given a number that the file has. Whoever was given one before has it now.
+		// From here on no aggregate is given a number that the file has. One that was given such a number before has it now.
 		if err := past.Reserve(ctx, c.highest); err != nil {
 			return Imported{}, err
 		}
@@ -119,7 +119,7 @@ func (c *recorder) lookUp(ctx context.Context) error {
 }
 
 // recordedFiles holds how many units of a file are stored, under its name: for good, since a file of history that is stored
-// twice cannot be told from history that has happened twice.
+// twice cannot be distinguished from history that has happened twice.
 const recordedFiles store.Space = "engine.recorded"
 
 // file names the file in recordedFiles.
@@ -136,7 +136,7 @@ type recorder struct {
 	latest int64
 	// examine makes the checks of one event that need no other.
 	examine func(context.Context, *command.FileEvent) (*decider.Examined, error)
-	// finish, if not nil, ends the checks of an event that was examined; text is the event as it stands in the file. It is called by
+	// finish, if not nil, ends the checks of an event that was examined; text is the event as the file has it. It is called by
 	// several at once, and so is examine.
 	finish func(text string, ev *pastEvent) error
 	// keeps reports that events keep the trees of their data and metadata.
@@ -149,7 +149,7 @@ type recorder struct {
 	claimed map[uint64]uint64
 	// following is how many of both there is room for, out of that of all files; beside is what else is kept of aggregates, counted like them.
 	following, beside int64
-	// values has what the events have done to unique values. exchanged, if not nil, is told of each exchange, with what the aggregate has
+	// values has what the events have done to unique values. exchanged, if not nil, is called for each exchange, with the value that the aggregate has
 	// held.
 	values    exchanged
 	exchanged func(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) error
@@ -176,7 +176,7 @@ type pastStream struct {
 	names uint64
 }
 
-// plainBit tells of an aggregate that it has an event that was not erased. No marker stands behind one.
+// plainBit says of an aggregate that it has an event that was not erased. No marker follows one.
 const plainBit = 1
 
 // pastUnit is events of a recording that are stored together.
@@ -240,7 +240,7 @@ func (c *recorder) units(ctx context.Context, do func(context.Context, *pastUnit
 	return flush()
 }
 
-// errEnough ends the reading of a file with as many faults as are told.
+// errEnough ends the reading of a file with as many faults as are reported.
 var errEnough = errors.New("loading: enough faults were found")
 
 // examinePast examines an event that is history.

@@ -125,7 +125,7 @@ type start struct {
 	events  []decider.Event
 	current j17.Event
 	raw     []byte
-	// stored are to be called once all is stored, which it is only where fences hold; changed are told where one of these does not.
+	// stored are to be called once all is stored, which it is only where fences hold; changed are called where one of these does not.
 	stored  []func()
 	fences  []store.Fence
 	changed []func(*store.SideConflict)
@@ -185,7 +185,7 @@ func withoutTime(metadata value.Value) []byte {
 	return value.ObjectValue(kept...).AppendJSON(nil)
 }
 
-// lineBits is how many bits of what the store is told of an event are its line; the others are its number in the file.
+// lineBits is how many bits of the store's number for an event are its line; the others are its number in the file.
 const lineBits = 31
 
 // add adds a batch of events.

@@ -30,7 +30,7 @@ const (
 	allValues = 6_000_000
 	// takenAtOnce is how much of that a file takes at a time, holders and keepers counted by themselves.
 	takenAtOnce = 4096
-	// ofOneExchange is how much one exchange adds at most: what is held, who holds the value before and who the one after.
+	// ofOneExchange is how much one exchange adds at most: what is held, the holder of the value before and of the one after.
 	ofOneExchange = 3
 )
 
@@ -157,7 +157,7 @@ func (c *recorder) heldBy(ctx context.Context, set *spec.UniqueSet, key j17.Key,
 	return own, nil
 }
 
-// holder returns the hash of who holds a value, 0 for nobody.
+// holder returns the hash of the aggregate that holds a value, 0 for none.
 func (c *recorder) holder(ctx context.Context, x *decider.Exchange, h part.Holding) (uint64, error) {
 	at := maphash.Comparable(c.seed, valueOf{x.Set, x.Value})
 	if holder, ok := c.values.holders[at]; ok || h == nil {

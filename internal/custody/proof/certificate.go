@@ -18,7 +18,7 @@ import (
 const certificateLine = "j17 erasure certificate"
 
 // Certificate says what was erased, when, on what grounds and at whose request. It holds nothing of what was erased. Signed by the log of the
-// environment it can be checked by whoever has the key. Roots are 64 hexadecimal digits.
+// environment it can be checked by anyone who has the key. Roots are 64 hexadecimal digits.
 type Certificate struct {
 	ID          string          `json:"id"`
 	TombstoneID string          `json:"tombstone_id"`
@@ -44,7 +44,7 @@ type Certificate struct {
 	Events  uint64         `json:"events"`
 	Streams []ErasedStream `json:"affected_streams"`
 	// AffectedCount is how many streams were affected where they are too many to be listed, AffectedRoot the root of the tree over all of
-	// them, in the order of their keys, with the leaf hash of each as it would stand in the list.
+	// them, in the order of their keys, with the leaf hash of each as the list would have it.
 	AffectedCount uint64 `json:"affected_count,omitempty"`
 	AffectedRoot  string `json:"affected_root,omitempty"`
 }

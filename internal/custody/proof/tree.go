@@ -24,7 +24,7 @@ type Tree struct {
 // Prover returns a tree that can prove its leaf with an index, counted from 0, as soon as it has size leaves.
 func Prover(index, size uint64) *Tree {
 	t := &Tree{kept: map[int64]tlog.Hash{}, index: int64(index), of: int64(size)}
-	// Who would read the nodes of the proof tells which ones there are.
+	// The reader of the nodes collects which ones the proof needs.
 	_, _ = tlog.ProveRecord(t.of, t.index, tlog.HashReaderFunc(func(nodes []int64) ([]tlog.Hash, error) {
 		for _, node := range nodes {
 			t.kept[node] = tlog.Hash{}

@@ -23,7 +23,7 @@ type VerifyOptions struct {
 	Checkpoint string
 	// Streams, if not nil, is the list of all streams that an erasure has reached, as it is served: a certificate has to be about these.
 	Streams io.Reader
-	// Progress, if not nil, is told after each event.
+	// Progress, if not nil, is called after each event.
 	Progress func()
 }
 

@@ -31,7 +31,7 @@ func (s *Service) step(ctx context.Context) (err error) {
 		s.change(func(st *state) { st.Phase = idle })
 	}
 	if errors.Is(err, store.ErrEnded) {
-		return nil // by an erasure: it goes on with what is there now
+		return nil // by an erasure: it goes on with the present content
 	}
 	return err
 }
@@ -380,8 +380,8 @@ func (s *Service) mend(ctx context.Context, t j17.Tenant, name store.ItemName, c
 	return now()
 }
 
-// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: whoever has met damage looks
-// again then. That reads all of the log, so there is no other attempt in the same pass once one has failed or has mended nothing.
+// repaired has the log of an environment rebuilt where it is damaged, and reports whether that could be done: the caller that has met damage then looks
+// again. That reads all of the log, so there is no other attempt in the same pass once one has failed or has mended nothing.
 func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if s.hopeless {
 		return false
@@ -391,7 +391,7 @@ func (s *Service) repaired(ctx context.Context, t j17.Tenant) bool {
 	if n > 0 {
 		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged parts of the log of an environment were rebuilt from its events", slog.String("tenant", string(t)), slog.Int("items", n))
 	}
-	return err == nil // what is damaged is told by who has met it
+	return err == nil // the caller that has met the damage reports it
 }
 
 // tile is the tile of the log that the event which is looked at is in.

@@ -1,7 +1,7 @@
 // Package scrub looks for damage before somebody needs what is damaged. It reads all that is stored again and again, slowly: files against
 // their checksums, events against their own bytes, the chains of their streams, the index of tags and the log of their environment, and side
-// items against what their owners know of them. What it finds is told in metrics, in the readiness of the server and to operators until a
-// later pass finds it whole.
+// items against what their owners know of them. Its findings appear in metrics, in the readiness of the server and in notices to operators until a
+// later pass finds the data intact.
 package scrub
 
 import (
@@ -313,8 +313,8 @@ func (s *Service) change(do func(*state)) {
 	do(&s.state)
 }
 
-// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an environment that is not there any
-// more.
+// found notes that something is damaged, and says so once; but not where it does not fit what was seen of an environment that no longer
+// exists.
 func (s *Service) found(ctx context.Context, what, where string, err error) {
 	if s.state.Phase != tables && s.replaced(ctx) {
 		return

@@ -91,7 +91,7 @@ func (s *Service) streamFailed(ctx context.Context, where string, err error) err
 	return s.leaveStream()
 }
 
-// leaveStream goes on with what stands behind the stream.
+// leaveStream goes on behind the stream.
 func (s *Service) leaveStream() error {
 	s.change(func(st *state) { st.Stream = nil })
 	return nil

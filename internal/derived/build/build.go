@@ -66,7 +66,7 @@ type Job struct {
 	Name string
 	// Types are the aggregate types whose streams it goes through.
 	Types []string
-	// At is a position that whoever begins the build has chosen, for its kind.
+	// At is a position that the code which begins the build has chosen, for its kind.
 	At j17.StreamID
 
 	turn store.Fence

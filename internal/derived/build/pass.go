@@ -120,7 +120,7 @@ func (s *Service) open(ctx context.Context, c *worker.Claim) (*pass, error) {
 	return t, nil
 }
 
-// run makes pages and commits them until there are no more, or others have their turn.
+// run makes pages and commits them until all are done, or others have their turn.
 func (t *pass) run(ctx context.Context) error {
 	if err := t.count(ctx); err != nil {
 		return err

@@ -40,7 +40,7 @@ type TaggerOptions struct {
 	Clock  clock.Clock
 	Worker *worker.Kit
 	Logger *slog.Logger
-	// Engine is asked by the builds, and is given Derive and Tagged by whoever made it.
+	// Engine is used by the builds, and gets Derive and Tagged from the code that made it.
 	Engine *engine.Engine
 }
 

@@ -84,7 +84,7 @@ func (b *tagBuild) open() (err error) {
 	return err
 }
 
-// run tags events until there are no more, or it is somebody else's turn.
+// run tags events until all are done, or others have their turn.
 func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 	d, fences, err := b.s.Engine.Deployed(b.claim.Tenant)
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *tagBuild) run(ctx context.Context) (ended bool, err error) {
 			return true, nil
 		}
 
-		// They get them, and whoever writes gets as much time as that took.
+		// They get them, and then writers get as much time as that took.
 		if err := b.s.Store.Retag(ctx, b.claim.Tenant, list, fences...); err != nil {
 			return false, err
 		}

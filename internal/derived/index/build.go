@@ -116,7 +116,7 @@ func (s *Service) built(ctx context.Context, j *build.Job) ([]store.Side, error)
 		return nil, build.Later{For: catchUp}
 	}
 
-	// From here on it is read. What was read before is removed, after a crash by whoever asks again.
+	// From here on it is read. What was read before is removed, after a crash by the next query.
 	h, err := s.head(ctx, j.Tenant, sl.ID)
 	if err != nil {
 		return nil, err

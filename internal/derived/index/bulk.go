@@ -41,7 +41,7 @@ func usual() limits {
 	return limits{restFrom: 1 << 5, restEach: 10_000, restMost: 100_000, bulkFrom: 8 << 10, bulkMost: 128 << 10, bulkRows: 2 << 10}
 }
 
-// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, stand in blocks
+// bulk is what follows from a part of a feed: the rows that its events concern, in order. Many of them, taken in their order, are in blocks
 // of the store that are read once, where an event by itself reads blocks of its own.
 type bulk struct {
 	of  place
@@ -114,13 +114,13 @@ func (u *upkeep) continued(ctx context.Context) error {
 }
 
 // collect finds the rows that follow from the events behind the slot: from all up to a position, or from as many as are worked off at a time for
-// the zero one. There are none where these are too many, which is told of no change that was begun.
+// the zero one. There are none where these are too many, which never happens for a change that was begun.
 func (u *upkeep) collect(ctx context.Context, to j17.StreamID) (b *bulk, last j17.StreamID, err error) {
 	// What has changed. One type mostly is all there is.
 	b = &bulk{of: place{u.t, u.slot.name}}
 	events := u.s.limits.bulkMost
 	if !to.IsZero() {
-		events = math.MaxInt // whoever has begun may have taken more at a time
+		events = math.MaxInt // the process that has begun may have taken more at a time
 	}
 	var others, touched []j17.Key
 	for e, err := range u.s.o.Store.ReadNames(ctx, u.t, u.slot.after(), events) {

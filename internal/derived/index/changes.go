@@ -8,7 +8,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// The spaces that changes are written into, in the order in which they stand in the store.
+// The spaces that changes are written into, in their order in the store.
 const (
 	inEntries = iota
 	inRows
@@ -57,7 +57,7 @@ func (c *changes) each(rows int) (n [allSpaces]int) {
 const writeBytes = 48
 
 // mostRoom is for how many more writes into one space room is made at most. In all spaces together they take as much memory as is too much
-// for one commit, without what stands in them.
+// for one commit, without their content.
 const mostRoom = maxBytes / writeBytes / allSpaces
 
 // grow makes room for more rows with so many writes each. Where rows are large there is less: what is gathered ends before all of them come.
@@ -67,7 +67,7 @@ func (c *changes) grow(rows int, each [allSpaces]int) {
 	}
 }
 
-// merge takes what others have gathered, in the order in which it stands in the store: that is cheaper to write.
+// merge takes what others have gathered, in its order in the store: that is cheaper to write.
 func (c *changes) merge(others []*changes) {
 	for n := range c.of {
 		size := 0

@@ -20,8 +20,8 @@ const (
 )
 
 // deferral is what is known of a slot whose upkeep may be deferred. While many events come, and nobody asks for the slot, they
-// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. Who asks every few
-// seconds finds nothing left. The longer nobody has asked, the more may be: whoever asks then waits for a part of the time in which nobody did.
+// are left for later: many of them take much less work an event (bulk.go), and those who write have the processors meanwhile. A client that reads every few
+// seconds finds nothing left. The longer the index was not read, the more may be: the next read waits for a fraction of that time.
 type deferral struct {
 	// asked is when somebody asked for the slot last.
 	asked time.Time
@@ -97,7 +97,7 @@ func (d *deferrals) isWanted(t j17.Tenant, slot string) bool {
 	return unasked >= 0 && unasked < wantedFor
 }
 
-// end notes that the upkeep of a slot is no longer deferred: how long events wait for it is told by those that are handled. The caller holds mu.
+// end notes that the upkeep of a slot is no longer deferred: how long events wait for it is known from those that are handled. The caller holds mu.
 func (d *deferrals) end(t j17.Tenant, slot string, r *deferral) {
 	if r.deferred {
 		r.deferred = false
@@ -114,7 +114,7 @@ func (d *deferrals) setBusy(t j17.Tenant, slot string, is bool) {
 	}
 }
 
-// asked notes that a reader wants a slot to show what is there. Its upkeep goes on if it is deferred here.
+// asked notes that a reader wants a slot to be up to date. Its upkeep goes on if it is deferred here.
 func (d *deferrals) asked(ctx context.Context, t j17.Tenant, slot string) {
 	d.mu.Lock()
 	r := d.of(t, slot)
@@ -143,7 +143,7 @@ func (d *deferrals) pause(ctx context.Context, t j17.Tenant, slot string, most t
 	}
 	hurry(end)
 	defer hurry(nil)
-	_ = d.clock.Wait(pausing, d.clock.Now().Add(most)) // whoever ends it goes on
+	_ = d.clock.Wait(pausing, d.clock.Now().Add(most)) // the read that ends it goes on
 }
 
 // resume lets the upkeep of a slot go on that is deferred, wherever it is done.

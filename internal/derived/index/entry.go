@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	// end is behind a number or a text, and before the id of the row: less than everything that may stand there.
+	// end is behind a number or a text, and before the id of the row: less than everything that may be there.
 	end = "\x01"
 	// cut is behind the part of a long number or text that its entry shows.
 	cut = "\x03"
@@ -34,7 +34,7 @@ const (
 const (
 	// tupleBytes bounds the values of an entry, so that there is room for the name of the index and the id of the row.
 	tupleBytes = 780
-	// cutBytes is what stands around the part of a value that was cut: its kind, the mark, a hash, the end, and the rest of a letter.
+	// cutBytes is the overhead around the part of a value that was cut: its kind, the mark, a hash, the end, and the rest of a letter.
 	cutBytes = 1 + len(cut) + hashBytes + len(end) + 4
 	// hashBytes is the length of the hash of a long value.
 	hashBytes = 26
@@ -50,9 +50,9 @@ const (
 	MaxFields = 5
 )
 
-// Entry is where a row stands in an index: under values in their order. Null and what is missing come before false, then true, numbers
-// by their values, texts by their bytes, and everything else as one. Long texts and numbers are told apart, and found, by all of what
-// they are, but ordered by their first 120 bytes in an index of five fields and by 740 in an index of one.
+// Entry is the place of a row in an index: under values in their order. Null and what is missing come before false, then true, numbers
+// by their values, texts by their bytes, and everything else as one. Long texts and numbers are distinguished, and found, by their full
+// content, but ordered by their first 120 bytes in an index of five fields and by 740 in an index of one.
 type Entry struct {
 	// text is the number of the index and the values. whole has them uncut, where any was.
 	text, whole string
@@ -119,7 +119,7 @@ func Entries(n int, values ...value.Value) (entries []Entry, ok bool) {
 // Measure returns how many entries Entries gives for values, and how many bytes they have together, without making them: it looks at each element
 // once. It is charged to b. It reports false where Entries gives none, and where b is used up.
 func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool) {
-	// Of each value: how many choices it has, and the bytes of all of them, as they stand in entries and uncut.
+	// Of each value: how many choices it has, and the bytes of all of them, as in entries and uncut.
 	type field struct{ all, allBytes, allWhole, short, shortWhole int }
 	fields := make([]field, len(values))
 	room := roomOf(len(values))
@@ -153,7 +153,7 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 		}
 	}
 
-	// Each choice stands in as many entries as the others make combinations, and before all of them is the number of the index. An entry has its values
+	// Each choice is in as many entries as the others make combinations, and each begins with the number of the index. An entry has its values
 	// uncut too, unless all of them are short.
 	short := 1
 	for i := range fields {
@@ -173,7 +173,7 @@ func Measure(b *work.Budget, values ...value.Value) (entries, bytes int, ok bool
 // ofByte is what Measure costs for each byte, in the time that it takes to read one, beside the entries.
 const ofByte = 4
 
-// distinct returns values that stand in different places of an index, or as many of them as are too many for one row.
+// distinct returns values that have different places in an index, or as many of them as are too many for one row.
 func distinct(values []value.Value) []value.Value {
 	if len(values) == 1 {
 		return values
@@ -278,12 +278,12 @@ func appendHash(dst, of []byte) []byte {
 	return base32.HexEncoding.WithPadding(base32.NoPadding).AppendEncode(dst, sum[:16])
 }
 
-// AllNull reports whether nothing but nulls stands in a cursor, for so many values.
+// AllNull reports whether a cursor has nothing but nulls, for so many values.
 func AllNull(cursor string, values int) bool {
 	return strings.HasPrefix(cursor, strings.Repeat(string(rune(kindNull)), values)+end)
 }
 
-// component returns the value with a number, from 0, of an entry's text or whole, as it stands there.
+// component returns the value with a number, from 0, of an entry's text or whole, as it is encoded.
 func component(text string, number int) string {
 	text = text[1:]
 	for ; ; number-- {

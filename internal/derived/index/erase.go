@@ -57,7 +57,7 @@ func (s *Service) awaitErased(ctx context.Context, t j17.Tenant, name string, no
 			return nil
 		}
 
-		// One that follows the feed gets there, whoever sees to it.
+		// One that follows the feed gets there, whatever process does its upkeep.
 		s.deferrals.asked(ctx, t, name)
 		_, err = s.o.Feed.Status(ctx, t, kind, name)
 		if errors.Is(err, store.ErrNotFound) {

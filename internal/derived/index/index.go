@@ -1,4 +1,4 @@
-// Package index keeps the rows of an environment in order, by values that whoever declares an index gives for each of them, and finds
+// Package index keeps the rows of an environment in order, by values that the declaration of an index gives for each of them, and finds
 // them as of one position. It knows nothing of what rows are: a Definition computes them.
 //
 // A definition's first build (build.go) goes through all aggregates of its type. From there a subscription of the feed (upkeep.go) finds
@@ -47,13 +47,13 @@ type Definition struct {
 	// ID tells indexes of an environment apart: another one is another index. It has to change with everything that decides entries.
 	ID string
 	// Type is the one whose aggregates are rows. Types are further ones whose events can change rows: those of sources. Where
-	// rows are made from other rows, Type stands there as well.
+	// rows are made from other rows, Types includes Type.
 	Type  string
 	Types []string
 	// Rows returns rows as they are at a position, one for each id in the same order. An error is tried again: that a row cannot be
 	// computed is none, but something to give entries for.
 	Rows func(ctx context.Context, t j17.Tenant, at j17.StreamID, ids []string) ([]Row, error)
-	// Learn, if not nil, is told of events before the rows are asked for that they change, so that what these are made from need not be read
+	// Learn, if not nil, is called with events before the rows that they change are computed, so that what these are made from need not be read
 	// again. They follow each other in the feed, all of the types that count, and were read when events had been rewritten so often, by the
 	// store's count. They are valid until it returns. Its errors count like those of Rows.
 	Learn func(ctx context.Context, t j17.Tenant, events []*j17.Event, rewrites uint64) error
@@ -99,7 +99,7 @@ type Service struct {
 	idle map[place]bool
 	// reached is up to where slots show all events though nothing was written for the last ones.
 	reached map[place]reach
-	// resetting is held by who throws away all indexes of an environment, resets has when that was done.
+	// resetting is held while all indexes of an environment are thrown away, resets has when that was done.
 	resetting sync.Mutex
 	resets    map[j17.Tenant]time.Time
 	// large has a place for each question that holds many ids in memory.
@@ -108,7 +108,7 @@ type Service struct {
 	waiters   *waiters
 	deferrals *deferrals
 
-	// bulking is held by who works off many events at a time; bulk is what was worked off last if it is not done. begun is when somebody who has
+	// bulking is held while many events are processed together; bulk is what was processed last if it is not done. begun is when somebody who has
 	// begun has found no turn, in nanoseconds.
 	bulking sync.Mutex
 	bulk    *bulk
@@ -198,7 +198,7 @@ func (s *Service) Ensure(ctx context.Context, t j17.Tenant, d *Definition) (Stat
 			if err = s.begin(ctx, t, d, &h); conflict(err) {
 				continue
 			}
-			// Whoever has removed the one before may be about to forget what is known of it.
+			// The removal of the previous one may be about to forget what is known of it.
 			s.learn(t, d)
 		}
 		if err != nil {
@@ -317,7 +317,7 @@ func (s *Service) starting(ctx context.Context, t j17.Tenant, d *Definition, h *
 	), nil
 }
 
-// present returns where the feed ends now, with its notes: what was rewritten before is not seen by who begins here.
+// present returns where the feed ends now, with its notes: a reader that begins here does not see earlier rewrites.
 func (s *Service) present(ctx context.Context, t j17.Tenant) (j17.StreamID, error) {
 	m, err := s.o.Store.Moment(ctx, t)
 	if err != nil {
@@ -362,8 +362,8 @@ func (s *Service) rebuild(ctx context.Context, t j17.Tenant, id, unfit string) (
 			return false, nil
 		}
 
-		// What is in the way goes, and the build begins unless one runs that is fit. Whoever was faster has changed the head, which is
-		// looked at again.
+		// What is in the way goes, and the build begins unless a suitable one runs. A faster process has changed the head, which is
+		// examined again.
 		sides, err := s.clear(ctx, t, &h, unfit, running)
 		if err != nil {
 			return false, err

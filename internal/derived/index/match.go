@@ -169,7 +169,7 @@ type rows interface {
 	seek(id string) (string, error)
 }
 
-// eachCommon passes the ids that stand in all of some lists, behind one of them, until do reports false.
+// eachCommon passes the ids that are in all of some lists, behind one of them, until do reports false.
 func eachCommon(b *work.Budget, lists []rows, after string, do func(id string) bool) error {
 	if after != "" {
 		after += "\x00"
@@ -238,7 +238,7 @@ func skip(n int, before func(i int) bool) int {
 type posting struct {
 	v *View
 	b *work.Budget
-	// left is what was not read yet, head what stands before the ids.
+	// left is what was not read yet, head what precedes the ids.
 	left store.Range
 	head string
 	page []string
@@ -410,7 +410,7 @@ func (e *either) seek(id string) (string, error) {
 	return e.words[0].next, nil
 }
 
-// advance takes one of the words to an id, or away where it has no more rows. All behind it are in their places, and it is afterwards.
+// advance takes one of the words to an id, or removes it where it has no further rows. All behind it are in their places, and it is afterwards.
 func (e *either) advance(i int, id string) (err error) {
 	w := e.words[i]
 	if w.next, err = w.seek(id); err != nil {

@@ -57,7 +57,7 @@ type View struct {
 	tenant string
 	mu     sync.Mutex
 	placed int64
-	// told is given what could not be read, and returns what the reader is told.
+	// told is given what could not be read, and returns the error for the reader.
 	told func(err error) error
 }
 
@@ -337,8 +337,8 @@ func (v *View) room(b *work.Budget, n int) error {
 // Query says which entries of an index are looked for.
 type Query struct {
 	// Lanes are sets of ranges of one index. The ranges of a lane have the same values given, ascend, and have no value in common; all lanes
-	// have the same number of values given, each other ones. Entries of all lanes come in the order of what stands behind the given
-	// values, then of ids. A row that has several entries in them is found once, at the first of these.
+	// have the same number of values given, each other ones. Entries of all lanes come in the order of the values behind the given
+	// ones, then of ids. A row that has several entries in them is found once, at the first of these.
 	Lanes [][]Range
 	// Backward is the exact reverse.
 	Backward bool
@@ -368,7 +368,7 @@ type lane struct {
 // found is an entry.
 type found struct {
 	lane int
-	// text is the entry, id that of the row; tail is what stands behind the given values, with the id.
+	// text is the entry, id that of the row; tail is the part behind the given values, with the id.
 	text, id, tail string
 	many           bool
 }

@@ -71,7 +71,7 @@ func (w *wait) leave() {
 			c.looked = nil
 		}
 	case w.waiting == 0:
-		c.next = nil // whoever comes now begins again
+		c.next = nil // the next reader begins again
 	}
 	if c.next == nil && c.looking == 0 {
 		delete(w.ws.slots, w.of)

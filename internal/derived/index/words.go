@@ -21,7 +21,7 @@ func WordsVersion() string { return "2 " + norm.Version + " " + cases.UnicodeVer
 func SplitWords(text string) []string { return once(eachWord(text)) }
 
 // AskedWords returns the words of a question, as View.Words takes them: each once, and behind them the last of the text, which is the beginning
-// of a word, also where it stands in the text before.
+// of a word, also where it occurs in the text before.
 func AskedWords(text string) []string {
 	words := eachWord(text)
 	if len(words) == 0 {

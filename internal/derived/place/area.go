@@ -279,7 +279,7 @@ type lane struct {
 func (l *lane) mark() Mark { return Mark{ID: l.ids[0], Slot: l.slot.ID} }
 
 // around returns the lanes of the cells around a point that have something in them, behind the mark. The cells are asked in the order of
-// their names: what stands behind the entries of one tells which of the others have none, and most of them have none.
+// their names: what follows the entries of one shows which of the others have none, and most of them have none.
 func (q *sieve) around(p geo.Point) ([]*lane, error) {
 	names := make([]string, 0, geo.MaxAround)
 	for _, c := range p.Cell().Around() {
@@ -330,7 +330,7 @@ func (q *sieve) pass(l *lane) error {
 	return err
 }
 
-// load gets the next ids of a lane. Where it has no more it returns the first key behind them, "" if there is none before the end.
+// load gets the next ids of a lane. Where it has none it returns the first key behind them, "" if there is none before the end.
 func (q *sieve) load(l *lane, from, end string) (behind string, err error) {
 	n := 0
 	err = q.each(store.Range{From: l.prefix + from, To: end}, func(key []byte) bool {

@@ -43,7 +43,7 @@ func (s *Service) unknown(ctx context.Context, p *build.Page) error {
 	return &build.Failure{Err: errUnneeded}
 }
 
-// fill returns the records of a page of aggregates. Whoever has one already has got it by a later event.
+// fill returns the records of a page of aggregates. An aggregate that has one already has got it by a later event.
 func (s *Service) fill(ctx context.Context, p *build.Page) ([]store.Side, error) {
 	k, err := s.present(ctx, p.Tenant)
 	if err != nil {

@@ -127,7 +127,7 @@ func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot,
 	return &side, nil
 }
 
-// staying tells of an aggregate whose events are replaced in parts which of them has the last place, by the keys of its records: so that the rest of a
+// staying has, for an aggregate whose events are replaced in parts, which of them has the last place, by the keys of its records: so that the rest of a
 // long stream is not read again with each part.
 type staying struct {
 	key j17.Key

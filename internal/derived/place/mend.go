@@ -45,7 +45,7 @@ func (k *Kinds) guarded(ctx context.Context, m store.Moment, found iter.Seq2[Fou
 	}
 }
 
-// current reports errMoved where a slot is not as the moment shows it: whoever has begun it again may be another process.
+// current reports errMoved where a slot is not as the moment shows it: another process may have begun it again.
 func (k *Kinds) current(m store.Moment) error {
 	for _, sl := range k.slots {
 		item, err := m.Get(slots, sl.name())
@@ -67,7 +67,7 @@ func (k *Kinds) unready(ctx context.Context, err error) error {
 	}
 	damage, is := errors.AsType[*store.CorruptionError](err)
 	if !is || k.s.replace(ctx, k.tenant, k.slots, damage.Error()) != nil {
-		return err // in vain: it is tried again by who asks next
+		return err // in vain: the next query tries again
 	}
 	return notReady(k.slots[0].typ, true, build.Status{})
 }
@@ -85,7 +85,7 @@ func notReady(aggregateType string, anew bool, of build.Status) *j17.Error {
 }
 
 // replace throws away all places of an environment and has them rebuilt: in one commit, since which nobody reads them before that is done,
-// while whoever writes goes on. All slots go together: their records stand among each other, and what is damaged has to be removed without
+// while writers go on. All slots go together: their records are interleaved, and what is damaged has to be removed without
 // being read. Nothing is done where one of the given slots is not as it was, since somebody has done it already.
 func (s *Service) replace(ctx context.Context, t j17.Tenant, of []*slot, what string) error {
 	ctx = context.WithoutCancel(ctx)
@@ -183,7 +183,7 @@ func (s *Service) reset(ctx context.Context, t j17.Tenant, damage damagedSlots) 
 	}
 	ctx = context.WithoutCancel(ctx)
 	if damage.before.lost {
-		// What is stored of the number goes as well: how else would it be overwritten. Whoever is in between counts from 0, under names of its own.
+		// What is stored of the number goes as well: how else would it be overwritten. A process in between counts from 0, under names of its own.
 		if err = s.Store.Empty(ctx, t, []store.Space{slots, places, cells, resets}, nil); err == nil {
 			err = s.Store.Write(ctx, t, []store.Side{count})
 		}

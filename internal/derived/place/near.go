@@ -141,7 +141,7 @@ func (q *search) run(yield func(Found, error) bool) bool {
 	return true
 }
 
-// due returns where the search is before a cell that is so near, and whether that is to be told: enough was looked at since the last mark.
+// due returns where the search is before a cell that is so near, and whether that is to be reported: enough was looked at since the last mark.
 func (q *search) due(near float64) (mark Mark, due bool) {
 	mark = q.last
 	if near > mark.Distance {
@@ -285,7 +285,7 @@ func (q *search) group(g group) *group {
 // takeAll adds the points of one of the smallest cells, a square of a centimetre, which are many. The entries of one point follow each
 // other; those behind the first few are passed over.
 func (q *search) takeAll(sl *slot, c geo.Cell, keys store.Range) error {
-	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of what stands before the point
+	head := len(sl.ID) + len("/") + len(c.Name()) + len("/") // of the prefix of the point
 	for again := true; again; {
 		// A page of entries, in groups of one point each.
 		var prefix []byte // of the entries of the point

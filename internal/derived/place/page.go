@@ -259,7 +259,7 @@ func load(ctx context.Context, m *engine.Moment, aggregateType string, rows []Ro
 // cursorBytes is the length of a cursor's part in front of the names.
 const cursorBytes = 8 + 8
 
-// digest tells questions apart: a cursor is good for its own only.
+// digest identifies a query: a cursor is valid for its own only.
 func (a *Ask) digest() []byte {
 	b := append([]byte(a.Type), 0)
 	switch {

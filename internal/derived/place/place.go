@@ -62,7 +62,7 @@ type Storage interface {
 type Options struct {
 	Store  Storage
 	Builds *build.Service
-	// Engine asks Derive and Mend of whoever made it.
+	// Engine calls Derive and Mend of the code that made it.
 	Engine *engine.Engine
 	Clock  clock.Clock
 	Worker *worker.Kit
@@ -80,7 +80,7 @@ type Service struct {
 	few, enough, most, crowd int
 
 	known sync.Map // of *known by j17.Tenant
-	// latest is what was known last, a *known by j17.Tenant: slots that can be read no more keep their names, which writers may be about to use.
+	// latest is what was known last, a *known by j17.Tenant: slots that can no longer be read keep their names, which writers may be about to use.
 	latest sync.Map
 	// replaced is when this process had places rebuilt last, a time.Time by j17.Tenant.
 	replaced sync.Map
@@ -125,7 +125,7 @@ type slot struct {
 	Built bool `json:"built,omitempty"`
 	// Rebuilt counts how often what was in it was thrown away, since it was damaged, and begun again.
 	Rebuilt uint64 `json:"rebuilt,omitempty"`
-	// Resets is how often slots had been thrown away when this one was made, so that it is told from one of before.
+	// Resets is how often slots had been thrown away when this one was made, so that it is distinguished from an earlier one.
 	Resets uint64 `json:"resets,omitempty"`
 
 	typ   string
@@ -145,7 +145,7 @@ func (s *Service) Forget(t j17.Tenant) {
 }
 
 // known is the slots of what is deployed to a tenant. Which ones these are does not change: that takes a deployment. What is in them may have
-// been begun again meanwhile, which whoever reads them looks for (Kinds.current).
+// been begun again meanwhile, which readers check (Kinds.current).
 type known struct {
 	decider *decider.Decider
 	// slots are those of aggregate types, in the order of the names of their geo types.

@@ -16,8 +16,8 @@ const (
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all places from time to time, slowly, until the context ends. Those that are not what follows from events are read no more,
-// and rebuilt.
+// Run looks through all places from time to time, slowly, until the context ends. Those that differ from the events are no longer read,
+// and are rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.Worker.Every(ctx, worker.Loop{Name: "place_scrub", Do: func(ctx context.Context) error {
 		if err := s.Clock.Wait(ctx, s.Clock.Now().Add(s.Scrub)); err != nil {
@@ -46,7 +46,7 @@ func (s *Service) scrub(ctx context.Context) error {
 
 // scrubTenant looks through the places of an environment, up to the first that differs.
 func (s *Service) scrubTenant(ctx context.Context, t j17.Tenant) error {
-	s.known.Delete(t) // what another process has begun anew is not compared before it is done
+	s.known.Delete(t) // what another process has begun again is not compared before it is done
 	k, err := s.present(ctx, t)
 	if err != nil {
 		if j17.CodeOf(err) == j17.CodeNoSpec {

@@ -85,7 +85,7 @@ func (v *verifications) of(t j17.Tenant) *Progress {
 }
 
 // Verify compares all places of an environment with what follows from events, and all entries with the places: each page of them as of one
-// position, so that what is written meanwhile does not matter. Places that differ are read no more, and rebuilt. Errors are of CodeNoGeo where
+// position, so that what is written meanwhile does not matter. Places that differ are no longer read, and are rebuilt. Errors are of CodeNoGeo where
 // there are none, CodeIndexNotReady where some are being made, CodeConflict and CodeBusy.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 	// What there is to compare.

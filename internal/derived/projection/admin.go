@@ -152,7 +152,7 @@ func (s *Service) indexed(v *survey, d *definition, p *wire.Projection) {
 type Posting struct {
 	// Definition is its text.
 	Definition []byte
-	// By is the handle of who posts it.
+	// By is the handle of the operator who posts it.
 	By string
 	// Prepare lets the definition count only when its indexes are built. Until then the one before it does.
 	Prepare bool

@@ -191,7 +191,7 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 		}
 	}
 
-	// A rebuild ends, and what is there goes on to serve.
+	// A rebuild ends, and the present index goes on serving.
 	canceled := false
 	if d := v.in.all[name]; d != nil && s.indexes != nil {
 		for _, x := range s.needs(v.reading, d) {

@@ -21,9 +21,9 @@ type subject struct {
 	of string
 }
 
-// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: who takes one compares
-// what it was made of. Values that were asked for once stand in a line of their own, of a fifth of the room, so that somebody who reads
-// everything once drives out nothing that is asked for again and again.
+// keptValues holds what projections have yielded, bounded in bytes. It never decides whether a value is current: the reader compares
+// what it was made of. Values that were asked for once are in a queue of their own, of a fifth of the memory, so that a client that reads
+// everything once evicts nothing that is asked for again and again.
 type keptValues struct {
 	mu    sync.Mutex
 	limit int64
@@ -175,7 +175,7 @@ func (l *line) take(at *list.Element) *keptValue {
 	return v
 }
 
-// ownCharge is what stands around data.
+// ownCharge is the overhead around data.
 const ownCharge = 512
 
 // charge is the memory that a value takes.

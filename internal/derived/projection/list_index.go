@@ -70,7 +70,7 @@ func readsOthers(d *definition) bool {
 	return false
 }
 
-// indexRows returns where rows stand in the indexes of a projection, each as of the reading's moment. What is too much work for all of them
+// indexRows returns the entries of rows in the indexes of a projection, each as of the reading's moment. What is too much work for all of them
 // together is computed in halves.
 func (s *Service) indexRows(ctx context.Context, r *reading, d *definition, ids []string) ([]index.Row, error) {
 	all := make([]index.Row, len(ids))

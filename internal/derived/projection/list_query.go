@@ -65,7 +65,7 @@ type bound struct {
 	open bool
 }
 
-// listQuery is what a list is asked for. Its conditions stand in the order of their fields.
+// listQuery is what a list is asked for. Its conditions are in the order of their fields.
 type listQuery struct {
 	conditions []condition
 	// order is the field by which rows are to come, "" where that is not said, or where all rows have the same value in it; backward asks for

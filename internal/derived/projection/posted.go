@@ -182,7 +182,7 @@ func (s *Service) change(ctx context.Context, t j17.Tenant, decide func(*spec.Co
 	return j17.Errorf(j17.CodeBusy, "The projections of the environment are being changed by others. Nothing was changed; try again in a moment.").Because(err)
 }
 
-// failure turns what the store reports about a change into what a user is told.
+// failure turns the store's error about a change into one for users.
 func failure(err error) error {
 	if err == nil {
 		return nil
@@ -296,7 +296,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 		}
 	}
 
-	// What was looked at must be what is there when the spec is stored.
+	// The projections that were examined must be those in force when the spec is stored.
 	if len(gone) > 0 {
 		sides, err := there.write(gone)
 		b.Sides = append(b.Sides, sides...)

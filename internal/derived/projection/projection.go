@@ -52,7 +52,7 @@ type Options struct {
 	SpecPrepared func(ctx context.Context, t j17.Tenant) (bool, error)
 	// Worker does what goes on in the background.
 	Worker *worker.Kit
-	// Changed, if not nil, is told of environments whose projections or handlers are other ones now: who shows what they yield looks again.
+	// Changed, if not nil, is called for environments whose projections or handlers have changed: code that shows their values reads them again.
 	Changed func(j17.Tenant)
 }
 

@@ -30,7 +30,7 @@ const (
 	unknownValue        // the aggregate may have any value: there are too many, or its state cannot be computed
 )
 
-// querySemantics is the version of what stands in such indexes.
+// querySemantics is the version of the content of such indexes.
 const querySemantics = "1"
 
 // maxTouched is how many events between the position of an index and that of a read are looked at before the read waits for the index.
@@ -60,7 +60,7 @@ func (s *indexReader) queryIndex(m *engine.Moment, q *spec.Query) *index.Definit
 	}
 }
 
-// queryRows computes what stands in the index of a field, of a bounded number of aggregates at a time.
+// queryRows computes the entries in the index of a field, of a bounded number of aggregates at a time.
 func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
 	rows := make([]index.Row, 0, len(ids))
 	for chunk := range slices.Chunk(ids, maxChunk) {
@@ -141,7 +141,7 @@ func unknownEntry() index.Entry {
 
 func valueEntry(v value.Value) index.Entry { return index.NewEntry(0, entryValues(v)...) }
 
-// entryValues are what stands in an index for a value.
+// entryValues are the entries of an index for a value.
 func entryValues(v value.Value) []value.Value {
 	if k := v.Kind(); k != value.Array && k != value.Object {
 		return []value.Value{value.Int(plainValue), v.OrNull()}
@@ -305,7 +305,7 @@ func (s *indexReader) indexAt(ctx context.Context, r *reading, d *index.Definiti
 	return view, indexNotReady(err)
 }
 
-// begin begins to build an index that is not there. What is not in force any more gets none: nobody would remove it.
+// begin begins to build a missing index. A reading that is no longer in force gets none: nothing would remove it.
 func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition) error {
 	defer s.adopting.take(r.t)()
 	if over, err := s.isOver(ctx, r); err != nil || over {

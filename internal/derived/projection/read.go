@@ -19,9 +19,9 @@ import (
 // Ask says which value is wanted.
 type Ask struct {
 	Name string
-	// ID is what stands in the path, "" where nothing does.
+	// ID is the id in the path, "" where there is none.
 	ID string
-	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for whoever misspells one.
+	// Params are the parameters that are none of ours, Takes the names of ours that the request may have, for messages about misspelt ones.
 	Params map[string]string
 	Takes  []string
 	// Until, if not nil, leaves out events later than that Unix second.
@@ -84,7 +84,7 @@ func (s *Service) read(ctx context.Context, t j17.Tenant, ask *Ask) (*Reply, err
 	return s.values.shared(ctx, r, d, want, of)
 }
 
-// shared returns the value that is kept if it is good, or computes it, or waits for somebody who does.
+// shared returns the cached value if it is current, or computes it, or waits for a request that does.
 func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want wanted, of subject) (*Reply, error) {
 	b := work.New(ctx, maxWork)
 	for {
@@ -111,8 +111,8 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 			return nil, engine.StorageError(ctx.Err())
 		}
 
-		// What was computed as of a later position is good for who came before. An earlier one may be good too: that is seen by what is
-		// kept now. If not, the next computation is a later one.
+		// A value as of a later position is valid for earlier requests. An earlier one may be valid too: the value that is
+		// cached now shows it. If not, the next computation is a later one.
 		if running.at.Compare(r.m.At()) >= 0 && !errors.Is(running.err, errAbandoned) {
 			return &Reply{Value: running.value, Position: running.at}, running.err
 		}
@@ -164,13 +164,13 @@ func (s *evaluator) current(ctx context.Context, r *reading, d *definition, v *V
 	return good, err
 }
 
-// What it costs to find out whether a value is good, in units of work: by itself and for each of its sources.
+// What it costs to find out whether a value is current, in units of work: by itself and for each of its sources.
 const (
 	checkCost  = 20
 	sourceCost = 20
 )
 
-// checking is what it costs to find out whether a value that was kept is good, and to show it. A nil one costs nothing.
+// checking is what it costs to find out whether a cached value is current, and to show it. A nil one costs nothing.
 func (v *Value) checking() int {
 	if v == nil {
 		return 0
@@ -283,7 +283,7 @@ func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *A
 		inPath = nil
 	}
 
-	// What stands in the path.
+	// The parts of the path.
 	switch {
 	case ask.ID != "" && d.Keyed():
 		id, err := s.identifier(ctx, r, &spec.Param{Name: "key", IDOf: keyed(d)}, ask.ID)
@@ -299,7 +299,7 @@ func (s *evaluator) asked(ctx context.Context, r *reading, d *definition, ask *A
 		return w, j17.Errorf(j17.CodeInvalidParameter, "The projection '%s' is that of an aggregate. Add its id to the path: /_projections/%s/{id}.", d.Name, d.Name).At("key")
 	}
 
-	// What stands in the query.
+	// The parameters of the query.
 	for _, name := range sorted(ask.Params) {
 		known := slices.ContainsFunc(d.Params, func(p spec.Param) bool { return p.Name == name })
 		switch {
@@ -334,8 +334,8 @@ func keyed(d *definition) (types []string) {
 	return types
 }
 
-// identifier returns the canonical form of what stands for an aggregate, and every other text as it is. The public names of aggregates
-// stand for them; one that nobody has stands for nothing.
+// identifier returns the canonical form of a text that identifies an aggregate, and every other text as it is. The public names of aggregates
+// identify them; one that no aggregate has identifies nothing.
 func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, text string) (string, error) {
 	var fault error
 	for _, typ := range p.IDOf {
@@ -354,7 +354,7 @@ func (s *evaluator) identifier(ctx context.Context, r *reading, p *spec.Param, t
 	return text, fault
 }
 
-// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one that stands in the path, and
+// unknownParameter is the error of a parameter that a projection does not take: known are its own, but for the one in the path, and
 // those of ours that the request may have and the projection does not refuse.
 func unknownParameter(name string, d *definition, ask *Ask, inPath *spec.Param) error {
 	known := make([]string, 0, len(d.Params)+len(ask.Takes))

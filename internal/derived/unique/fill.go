@@ -188,7 +188,7 @@ func (f *filling) flush(ctx context.Context) error {
 	}
 	sides := []store.Side{record}
 
-	// Who holds values, what aggregates hold, and who waits for what.
+	// The holders of values, the values of aggregates, and the aggregates that wait for values.
 	put := func(space store.Space, key string, value []byte) {
 		side := store.Side{Op: store.Put, Space: space, Key: key, Value: value}
 		if len(value) == 0 {
@@ -301,7 +301,7 @@ func (f *filling) exchange(ctx context.Context, c decider.Exchange, key j17.Key,
 	return nil
 }
 
-// give takes from an aggregate what it holds, for whoever waits for it, or its place among those who wait.
+// give takes from an aggregate what it holds, for the next that waits for it, or its place among those that wait.
 func (f *filling) give(ctx context.Context, g *generation, key j17.Key, own *holding) error {
 	if own == nil {
 		return nil
@@ -470,7 +470,7 @@ type conflict struct {
 	holder, other string
 }
 
-// maxConflicts is how many of them are told of.
+// maxConflicts is how many of them are reported.
 const maxConflicts = 100
 
 // conflicts returns who waits, with those who hold what they wait for.

@@ -27,7 +27,7 @@ import (
 
 // The side spaces of an environment.
 const (
-	// values has the key of who holds a value, under "generation/digest"; held the digest, under "type:id/generation". A value without a
+	// values has the key of the aggregate that holds a value, under "generation/digest"; held the digest, under "type:id/generation". A value without a
 	// text is nobody's, and so is an empty digest none.
 	values store.Space = "unique.value"
 	held   store.Space = "unique.held"
@@ -53,7 +53,7 @@ type Storage interface {
 type Options struct {
 	Store  Storage
 	Builds *build.Service
-	// Engine is given Look by whoever made it.
+	// Engine gets Look from the code that made it.
 	Engine *engine.Engine
 	Worker *worker.Kit
 	Logger *slog.Logger
@@ -72,7 +72,7 @@ type Service struct {
 	known sync.Map // of *known by j17.Tenant
 	// deciders are those of the specs that sets are filled for, by the id of a filling's first generation.
 	deciders sync.Map // of *decider.Decider by string
-	// left has the tenants for which Adopt has failed, and failed is told of them.
+	// left has the tenants for which Adopt has failed, and failed is called for them.
 	left   sync.Map // of struct{} by j17.Tenant
 	failed chan struct{}
 }
@@ -271,7 +271,7 @@ type heldOf struct {
 	key j17.Key
 }
 
-// seen is what an item has said, and what it has to hold when what was decided on that is stored: whoever has written it, and how often,
+// seen is what an item has said, and what it has to hold when what was decided on that is stored: which writer has written it, and how often,
 // does not matter.
 type seen[T any] struct {
 	was   T
@@ -332,7 +332,7 @@ func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (dige
 	return h.digest, true, nil
 }
 
-// Saw is told what an aggregate holds by writes that are not stored yet.
+// Saw receives the values that an aggregate holds by writes that are not stored yet.
 func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error {
 	g, err := l.generation(ctx, set)
 	if g == nil {

@@ -36,7 +36,7 @@ type Options struct {
 	Clock  clock.Clock
 	Logger *slog.Logger
 	Worker *worker.Kit
-	// Lease is how long the tenants of a set that is not heard of any more stay with it, and how long one call of a handler may
+	// Lease is how long a set that is no longer heard of keeps its tenants, and how long one call of a handler may
 	// take; 0 means 30 seconds.
 	Lease time.Duration
 	// AtOnce and Each bound the calls of handlers under way, of all tenants and of one; 0 means 32 and 8.
@@ -56,8 +56,8 @@ type Kind struct {
 	// that a change counts from the next page on. What it says nothing about, because to look at all would take too much at once, comes
 	// with the next page; about the first event it says something. It is called as Do is, and its errors count like those.
 	Filter func(ctx context.Context, t j17.Tenant, name string, events []*j17.Event) (wanted []bool, err error)
-	// Types, if not nil, tells of which types the aggregates are whose events a subscription can want, nil for all types. It is called as
-	// Filter is, and takes its place. Until another event of these comes, what it has said is held to: as far as they are in memory, events of
+	// Types, if not nil, returns the types of the aggregates whose events a subscription can want, nil for all types. It is called as
+	// Filter is, and replaces it. Until another event of these comes, its answer stays in force: as far as they are in memory, events of
 	// other types are passed without being read.
 	Types func(ctx context.Context, t j17.Tenant, name string) (types []string, err error)
 	// Notes reports that notes about rewritten events are handed on too.
@@ -102,10 +102,10 @@ type Batch struct {
 }
 
 // Passed says that everything up to a position is handled, also what is not of this batch and was never handed out. It counts when Do returns
-// nil, or Later, and adds to what is told otherwise.
+// nil, or Later, in addition to everything else that is reported.
 func (b *Batch) Passed(upTo j17.StreamID) { b.passed = upTo }
 
-// Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. Who commits them together with what
+// Done returns the writes that move the checkpoint behind the first n entries, from 1 to all. A handler that commits them together with what
 // it does for these entries does that exactly once: they hold only as long as the lease does and nobody has changed the subscription. A
 // call commits them once, and returns; the rest of the entries comes with the next call.
 func (b *Batch) Done(n int) []store.Side {
@@ -208,7 +208,7 @@ type Subscriptions struct {
 	held    map[j17.Tenant]*holding
 	waiting []j17.Tenant
 	pending map[j17.Tenant]*pending
-	// moved is told when any of that changes; more when somebody may take a tenant.
+	// moved is signalled when any of that changes; more when a tenant may be taken.
 	moved sync.Cond
 	more  chan struct{}
 }

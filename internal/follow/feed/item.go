@@ -21,7 +21,7 @@ const (
 	// "kind/name/number", the number of events with 16 digits of base 16.
 	marks store.Space = "feed.marks"
 	// leases holds one item a tenant that has, or had, subscriptions. It is due when somebody has to look at the tenant: when
-	// the lease of who holds it is over, when a pause after a failure is, or because somebody asked for it.
+	// the lease of its holder is over, when a pause after a failure is, or because somebody asked for it.
 	leases store.Space = "feed.leases"
 )
 

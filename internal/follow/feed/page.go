@@ -12,8 +12,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// How much of a feed is handed out at a time. It is less than what a store looks up at a time for who begins to read, 256 KiB with what stands
-// before the bytes of events: beyond that, it would look up as much again for a few events.
+// How much of a feed is handed out at a time. It is less than what a store looks up at a time for a new reader, 256 KiB with what
+// precedes the bytes of events: beyond that, it would look up as much again for a few events.
 const (
 	pageEvents = 1024
 	pageBytes  = 224 << 10
@@ -116,7 +116,7 @@ type ahead struct {
 	cut   context.CancelFunc
 }
 
-// aheadTime is how long a page that was read ahead waits for somebody who takes it. Who takes half as long for a page reads nothing ahead.
+// aheadTime is how long a page that was read ahead waits for a reader. A reader that takes half as long for a page reads nothing ahead.
 const aheadTime = time.Second
 
 // mostAhead is how many tenants a set reads ahead for at a time. Each takes up to a MiB: what the store has looked up, and a page.

@@ -409,7 +409,7 @@ func (r *reader) guard(ctx context.Context, do func(context.Context) error) erro
 	case <-limited.Done():
 	}
 
-	// It has been told to end. Who does not holds nothing but itself up.
+	// It has been asked to end. A handler that does not holds nothing but itself up.
 	grace, returned := context.WithCancel(context.WithoutCancel(ctx))
 	defer returned()
 	over := make(chan struct{})

@@ -352,7 +352,7 @@ func (s *Subscriptions) pokeAll() {
 	}
 }
 
-// drop forgets a tenant that is no longer held. What it was told since it last looked is not lost.
+// drop forgets a tenant that is no longer held. Signals since it last looked are not lost.
 func (s *Subscriptions) drop(h *holding) {
 	h.cut()
 	s.mu.Lock()

@@ -81,7 +81,7 @@ func (s *Subscriptions) Unsubscribe(ctx context.Context, t j17.Tenant, kind, nam
 		}
 	}
 
-	// Its marks mean nothing any longer. Who makes one of that name again meanwhile has seen to that.
+	// Its marks mean nothing any longer. A process that creates one of that name again meanwhile has cleared them.
 	if err := s.clearMarks(ctx, t, key); !conflicts(err) {
 		return err
 	}
@@ -161,8 +161,8 @@ func (s *Subscriptions) wake(t j17.Tenant, key string) bool {
 	return h != nil && h.wake(key)
 }
 
-// writeAndAsk commits writes and asks whoever has the tenant, or may take it, to look at its subscriptions. It reports false when
-// somebody was faster.
+// writeAndAsk commits writes and asks the set that has the tenant, or may take it, to look at its subscriptions. It reports false when
+// another writer was faster.
 func (s *Subscriptions) writeAndAsk(ctx context.Context, t j17.Tenant, sides ...store.Side) (done bool, err error) {
 	l, err := s.readLease(ctx, t)
 	if err != nil {

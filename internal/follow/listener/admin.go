@@ -31,8 +31,8 @@ type Listener struct {
 	Lag int
 }
 
-// Prepare gets the listeners of a spec ready that the one before it does not have, so that they are told of what happens from now
-// on: it is called right before the spec is deployed. Those of a spec that is not deployed after all are told nothing.
+// Prepare gets the listeners of a spec ready that the one before it does not have, so that they receive events from now
+// on: it is called right before the spec is deployed. Those of a spec that is not deployed after all receive nothing.
 func (s *Service) Prepare(ctx context.Context, t j17.Tenant, before, after *spec.Compiled) error {
 	_, env := s.o.Name(t)
 	for _, name := range namesIn(after, env) {
@@ -160,7 +160,7 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, name string, b *work.Bu
 	return out, failure(err)
 }
 
-// known is find for who was asked for the listener.
+// known is find for a listener that a user has named.
 func (s *Service) known(ctx context.Context, t j17.Tenant, name string) (*listener, error) {
 	l, err := s.find(ctx, t, name)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Service) known(ctx context.Context, t j17.Tenant, name string) (*listen
 	return l, nil
 }
 
-// Pause lets a listener be told nothing more until it is resumed. One that is paused or disabled stays as it is.
+// Pause stops deliveries to a listener until it is resumed. One that is paused or disabled stays as it is.
 func (s *Service) Pause(ctx context.Context, t j17.Tenant, name string) error {
 	if _, err := s.known(ctx, t, name); err != nil {
 		return err
@@ -361,7 +361,7 @@ func (s *Service) countWaiting(
 	return n, nil
 }
 
-// failure turns what a store or the feed reports into what a user is told.
+// failure turns an error of the store or the feed into one for users.
 func failure(err error) error {
 	if err == nil {
 		return nil

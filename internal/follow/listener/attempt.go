@@ -19,7 +19,7 @@ import (
 // noListener is the error of deliveries that end with their listener.
 const noListener = "the listener was removed from the spec"
 
-// gone is the status of an endpoint that wants no more.
+// gone is the status of an endpoint that wants no further messages.
 const gone = 410
 
 // maxLog bounds the tries that a log keeps: the latest ones.
@@ -55,7 +55,7 @@ func (s *Service) leased(j job) (store.Item, error) {
 		return it, nil
 	}
 
-	// It has waited long for its turn: without a new lease it would be told twice.
+	// It has waited long for its turn: without a new lease it would be delivered twice.
 	renewed := claimedLane(j.delivery, now)
 	err = s.o.Store.Write(context.WithoutCancel(s.sending), j.at.tenant, []store.Side{on(it.Rev, renewed)})
 	if overtaken(err) {
@@ -71,7 +71,7 @@ func (s *Service) leased(j job) (store.Item, error) {
 }
 
 // ready begins a delivery that this process has made ready as soon as there is room for it. Where the service ends it is given back: it is due
-// for whoever comes next.
+// for the next process.
 func (s *Service) ready(line *line, j job) error {
 	if s.pool.submit(line, func() { s.begin(j) }) {
 		return nil
@@ -103,7 +103,7 @@ func (s *Service) held(d *delivery, t j17.Tenant) (store.Item, error) {
 	return it, nil
 }
 
-// retry tries a delivery that is due: its pause is over, or whoever had it has ended. Where there is none, it goes on with the search for
+// retry tries a delivery that is due: its pause is over, or the process that had it has ended. Where there is none, it goes on with the search for
 // the next one.
 func (s *Service) retry(ctx context.Context, c *worker.Claim) error {
 	if len(c.Value) == 0 {
@@ -180,7 +180,7 @@ type outcome struct {
 	at time.Time
 	// park reports that nothing was sent, since the listener is not active; again that the try was cut off and counts for nothing.
 	park, again bool
-	// delivered reports that the endpoint has taken the message, gone that it wants no more, over that there is no use in trying again.
+	// delivered reports that the endpoint has taken the message, gone that it wants no further messages, over that another attempt is useless.
 	delivered, gone, over bool
 	try                   try
 }
@@ -386,7 +386,7 @@ func (e *ending) log(ctx context.Context) error {
 	return nil
 }
 
-// disable lets the listener be told nothing more until somebody resumes it, and an operator know.
+// disable stops deliveries to the listener until somebody resumes it, and notifies operators.
 func (e *ending) disable() {
 	if e.l == nil {
 		return

@@ -25,7 +25,7 @@ func (s *Service) filter(ctx context.Context, t j17.Tenant, name string, events 
 	l := s.definition(t, name)
 	wanted := make([]bool, 0, len(events))
 	if l == nil {
-		all := !s.restored(t) // What is wanted is told when the spec is there: hand waits for it. One that is gone is told nothing.
+		all := !s.restored(t) // What is selected is known once the spec is there: hand waits for it. One that is gone receives nothing.
 		for range events {
 			wanted = append(wanted, all)
 		}
@@ -73,7 +73,7 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	case l == nil && !s.restored(b.Tenant):
 		return feed.Later{For: crowdedFor}
 	case l == nil && s.definition(b.Tenant, b.Name) == nil:
-		return nil // It is gone, and is told nothing.
+		return nil // It is gone, and receives nothing.
 	case l == nil || l.state.Status != Active:
 		return feed.Later{For: pausedFor}
 	}
@@ -83,13 +83,13 @@ func (s *Service) hand(ctx context.Context, b *feed.Batch) error {
 	}
 	taken, err := s.take(ctx, l, "", events, false, b.Done)
 	if err == nil && taken < len(events) {
-		return feed.Later{For: crowdedFor} // Whoever makes room wakes it.
+		return feed.Later{For: crowdedFor} // The delivery that makes room wakes it.
 	}
 	return err
 }
 
 // take makes deliveries of the first of some events, as many as there is room for, in one commit with what done returns for that
-// many, and begins to send them. It returns how many events it has taken. With listed, exactly these events are to be told, whatever
+// many, and begins to send them. It returns how many events it has taken. With listed, exactly these events are to be delivered, whatever
 // else the listener selects.
 func (s *Service) take(ctx context.Context, l *listener, track string, events []*j17.Event, listed bool, done func(int) []store.Side) (int, error) {
 	line := s.pool.use(l.at)
@@ -190,7 +190,7 @@ type job struct {
 	generation uint64
 }
 
-// plan is what comes of events that are to be told.
+// plan is the outcome for events that are to be delivered.
 type plan struct {
 	s      *Service
 	l      *listener

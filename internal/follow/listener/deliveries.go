@@ -88,7 +88,7 @@ func (s *Service) Deliveries(ctx context.Context, t j17.Tenant, f Filter, offset
 	return page, failure(err)
 }
 
-// searched tells of a lane that the next delivery is looked for.
+// searched reports whether the next delivery of a lane is being looked for.
 func searched(lane *store.Item) bool {
 	_, id, err := worker.ReadAttempts(lane.Value)
 	return err == nil && len(id) == 0
@@ -105,7 +105,7 @@ func cutKey(lane string) (name, track, key string) {
 type source struct {
 	space  store.Space
 	prefix string
-	// found are the next places, after the last one that was read, ended that there are no more.
+	// found are the next places, after the last one that was read, ended that these are all.
 	found []string
 	after string
 	ended bool

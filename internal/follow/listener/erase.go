@@ -9,8 +9,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which whoever commits what came
-// of a try has a fence. Who is refused for that, or begins later, sees the stream's new generation.
+// An erasure and tries that are under way meet at the state of the listener: Erase changes its revision, on which the commit of an attempt's outcome
+// has a fence. An attempt that is refused for that, or begins later, sees the stream's new generation.
 
 // Erase takes out of the logs of deliveries, and out of the deliveries, what endpoints have said of events of streams that were
 // rewritten. What came of each try stays.

@@ -74,7 +74,7 @@ func (e *ending) waiting(ctx context.Context) (w waiters, err error) {
 		return w, err
 	}
 	if w.behind, w.rev = known, rev; e.l == nil {
-		return w, nil // A listener that is gone is told nothing more.
+		return w, nil // A listener that is gone receives nothing more.
 	}
 
 	// Single events that were asked for come first, then all up to the last one that was seen.

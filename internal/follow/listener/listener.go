@@ -1,7 +1,7 @@
-// Package listener tells the endpoints that specs name of events, by signed requests. Nothing is lost and nothing is skipped: a
-// subscription of internal/follow/feed hands over the events of an environment, and in the commit that moves its checkpoint stands a
-// delivery for each event that can be told now, or a note that it waits for another delivery of its aggregate. A delivery is
-// tried, and what came of it is committed with what follows from it. No process owns a listener: every commit depends on what it
+// Package listener delivers events to the endpoints that specs name, by signed requests. Nothing is lost and nothing is skipped: a
+// subscription of internal/follow/feed hands over the events of an environment, and the commit that moves its checkpoint has a
+// delivery for each event that can be sent now, or a note that it waits for another delivery of its aggregate. A delivery is
+// attempted, and its outcome is committed with the consequences. No process owns a listener: every commit depends on what it
 // was decided with, and a delivery whose process has ended comes up again as a due item.
 //
 // An event takes this way: Service.hand makes deliveries (deliver.go), pool.submit begins their tries (pool.go), Service.attempt sends
@@ -51,7 +51,7 @@ type Options struct {
 	Spec func(j17.Tenant) *spec.Compiled
 	// Name returns the name of a tenant's instance, and which environment it is.
 	Name func(j17.Tenant) (instance string, env j17.Environment)
-	// Disabled is told of listeners whose endpoints are gone, at least once each.
+	// Disabled is called for listeners whose endpoints are gone, at least once each.
 	Disabled func(ctx context.Context, t j17.Tenant, listener, delivery string) error
 }
 
@@ -127,7 +127,7 @@ func (s *Service) Counts() Counts {
 }
 
 // Run makes what is due until the context ends, and then waits for the tries under way; those that take long are cut off and made
-// again by who comes next.
+// again by the next process.
 func (s *Service) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.queues().Run(ctx) }()
@@ -175,7 +175,7 @@ func (s *Service) Settle(ctx context.Context) error {
 func (s *Service) NextDue(ctx context.Context) (time.Time, error) { return s.queues().NextDue(ctx) }
 
 // errNoSpec is why nothing is decided of an environment whose spec is not there: it is being restored, or cannot be read by this
-// version. Its listeners are not gone, so what they are to be told waits.
+// version. Its listeners are not gone, so their events wait.
 var errNoSpec = errors.New("the environment has no spec yet; it is tried again")
 
 // restored reports whether the spec of an environment is there.

@@ -67,7 +67,7 @@ func (s *deliveryLog) names(ctx context.Context, t j17.Tenant) (names []string, 
 	}
 }
 
-// underWay returns where the deliveries that are not over would stand in a list.
+// underWay returns the places in a list of the deliveries that are not over.
 func (s *deliveryLog) underWay(ctx context.Context, t j17.Tenant, f Filter, b *work.Budget) (orders []string, err error) {
 	// The lanes, a page at a time.
 	keys := store.Range{}

@@ -142,7 +142,7 @@ func excerpt(body []byte, secrets ...string) string {
 	return cut(strings.ToValidUTF8(text, "\uFFFD"), maxExcerpt)
 }
 
-// removed stands in place of a secret.
+// removed is the text that replaces a secret.
 const removed = "[removed]"
 
 // cut shortens text to a number of bytes, at the border of a character.
@@ -214,7 +214,7 @@ func matcher(l *spec.Listener, b *work.Budget) func(*j17.Event) (selected bool, 
 	}
 }
 
-// holds tests a condition. What takes too much work to tell is told rather than lost.
+// holds tests a condition. If that takes too much work, the event is delivered rather than lost.
 func holds(condition *tick.Predicate, env *tick.Env) bool {
 	is, ok, err := condition.Test(env)
 	return err != nil || ok && is

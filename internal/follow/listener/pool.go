@@ -23,7 +23,7 @@ const (
 	wideWindow = 256
 	quickPace  = 50 * time.Millisecond
 	// maxLanes is the number of aggregates of which a listener may have deliveries that are not over, those that wait for their next
-	// try included: beyond it no more events are read for it.
+	// try included: beyond it no further events are read for it.
 	maxLanes = 1000
 )
 
@@ -69,13 +69,13 @@ type line struct {
 	// refused counts the tries that found no room since the last one that did.
 	refused int
 	held    bool
-	// starved reports that somebody was refused for want of room, and is to be told when there is some.
+	// starved reports that somebody was refused for want of room, and is to be woken when there is some.
 	starved bool
 	// lanes is how many lanes the listener has, as far as this process knows; -1 until they were counted.
 	lanes int
 	// pace is how long tries take on average; 0 while that is not known.
 	pace time.Duration
-	// decide is held by who makes lanes while he looks at those that there are, and shared by those who end them: then neither
+	// decide is held exclusively by code that makes lanes while it looks at the present ones, and shared by code that ends them: then neither
 	// makes the other's decision void over and over.
 	decide sync.RWMutex
 }
@@ -160,7 +160,7 @@ func (p *pool) took(l *line, d time.Duration) {
 	l.pace = max((weight*l.pace+d)/(weight+1), 1)
 }
 
-// starve notes that somebody is to be told when a listener has more room.
+// starve notes that a reader is to be woken when a listener has more room.
 func (p *pool) starve(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,7 +287,7 @@ func (p *pool) serve() {
 	}
 }
 
-// sated reports whether somebody is to be told that a listener has room again, which it does for one who asks.
+// sated reports whether a reader is to be woken because a listener has room again, once for each.
 func (p *pool) sated(l *line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

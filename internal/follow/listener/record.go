@@ -21,7 +21,7 @@ const (
 	// stateSpace has the state of each listener by its name.
 	stateSpace store.Space = "listener.states"
 	// laneSpace has the delivery under way of each aggregate that has one, under "<track>/<key>": the id of the delivery. It is due
-	// for its next try; while a try is under way it is due when whoever makes it must have failed. It is not due while its listener
+	// for its next try; while a try is under way it is due when the process that makes it must have failed. It is not due while its listener
 	// is paused. One without an id is where the next of many events that wait is looked for: it is due when that goes on.
 	laneSpace store.Space = "listener.lanes"
 	// behindSpace tells what waits behind a lane, under the same key.
@@ -32,12 +32,12 @@ const (
 	listSpace store.Space = "listener.lists"
 	// logSpace has the tries of each delivery under "<key>/<order>": what endpoints have answered may hold data of the event.
 	logSpace store.Space = "listener.logs"
-	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the listener is told
-	// of the event after all.
+	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the event is
+	// delivered after all.
 	failedSpace store.Space = "listener.failed"
 	// replaySpace has the replays under way under "<listener>/<replay>". They are due for their next page.
 	replaySpace store.Space = "listener.replays"
-	// noticeSpace has by the name of a listener what operators are still to be told. It is due at once.
+	// noticeSpace has by the name of a listener the notices that operators are still to receive. It is due at once.
 	noticeSpace store.Space = "listener.notices"
 )
 
@@ -73,7 +73,7 @@ func (s *state) fence(name string) store.Fence {
 	return store.Fence{Space: stateSpace, Key: name, Rev: s.rev}
 }
 
-// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has no more of it. A listener that was
+// withoutSecrets returns what anybody may see of a state, nil for nothing: a backup that is not encrypted has only that. A listener that was
 // restored from one gets a new secret.
 func withoutSecrets(value []byte) []byte {
 	st, err := decode[state](stateSpace, &store.Item{Value: value})
@@ -121,7 +121,7 @@ func (d *delivery) lane() string { return laneKey(d.Listener, d.Track, d.Key) }
 
 func laneKey(listener, track, key string) string { return listener + "/" + track + "/" + key }
 
-// order is where a delivery stands in lists, which begin with the newest one.
+// order is the place of a delivery in lists, which begin with the newest one.
 func (d *delivery) order() string {
 	const digits = 19
 	inverse := strconv.FormatInt(int64(^uint64(0)>>1)-d.Created, 10)
@@ -191,7 +191,7 @@ type replay struct {
 	OnlyFailed bool `json:"only_failed,omitempty"`
 }
 
-// notice is what an operator is to be told.
+// notice is a message to operators.
 type notice struct {
 	Delivery string `json:"delivery"`
 }

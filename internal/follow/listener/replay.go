@@ -11,7 +11,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Replay asks for events to be told again.
+// Replay asks for events to be delivered again.
 type Replay struct {
 	// After is the position behind which it begins, Until the last one; the zero one means the end of the feed.
 	After, Until j17.StreamID
@@ -26,7 +26,7 @@ const (
 	maxReplays = 10
 	// countWork bounds what it may cost to count them.
 	countWork = 32 * work.Command
-	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are told in one go.
+	// pageOf is how many events of a replay are looked at in one go, pageBytes how many bytes of them are delivered in one go.
 	pageOf    = 1000
 	pageBytes = 1 << 20
 )
@@ -43,7 +43,7 @@ func (s *Service) CountReplay(ctx context.Context, t j17.Tenant, name string, r 
 	return s.source.countReplay(ctx, l, r)
 }
 
-// Replay lets events be told again, each by a new delivery, in their order. It returns how many there are. It is a *j17.Error of
+// Replay delivers events again, each by a new delivery, in their order. It returns how many there are. It is a *j17.Error of
 // CodeConflict where the listener is not active, or has enough replays under way.
 func (s *Service) Replay(ctx context.Context, t j17.Tenant, name string, r Replay) (n int, err error) {
 	l, err := s.known(ctx, t, name)
@@ -71,7 +71,7 @@ func (s *Service) Replay(ctx context.Context, t j17.Tenant, name string, r Repla
 	return n, failure(s.o.Store.Write(ctx, t, []store.Side{side}, l.state.fence(name)))
 }
 
-// mustBeActive returns why a listener cannot be told anything now.
+// mustBeActive returns why nothing can be delivered to a listener now.
 func mustBeActive(l *listener) error {
 	if l.state.Status != Active {
 		return j17.Errorf(j17.CodeConflict, "The listener is %s. Resume it first.", l.state.Status)

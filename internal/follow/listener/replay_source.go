@@ -29,8 +29,8 @@ func (s *replaySource) countReplay(ctx context.Context, l *listener, r Replay) (
 	return n, failure(err)
 }
 
-// replayed hands what a replay tells next to do, until that reports false, having looked at up to limit events: the event or, where only
-// what has failed is told, the delivery of it. It returns how far it has looked: after an error, which may be that of the budget, up to
+// replayed hands what a replay delivers next to do, until that reports false, having looked at up to limit events: the event or, where only
+// failed deliveries are repeated, the delivery of it. It returns how far it has looked: after an error, which may be that of the budget, up to
 // what it is about.
 func (s *replaySource) replayed(
 	ctx context.Context, l *listener, r replay, limit int, b *work.Budget, do func(*j17.Event, *delivery) (more bool, err error),
@@ -125,7 +125,7 @@ func (s *replaySource) bounded(ctx context.Context, t j17.Tenant, r Replay) (Rep
 		return r, j17.Errorf(j17.CodeInvalidField, "'until' is a position before 'after': a replay goes from 'after', which it leaves out, to 'until'.").At("until")
 	}
 	if r.Until.Compare(extent.Last) > 0 {
-		r.Until = extent.Last // What is yet to happen is told anyway.
+		r.Until = extent.Last // Later events are delivered anyway.
 	}
 	return r, nil
 }

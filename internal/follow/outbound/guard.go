@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// ErrAddress says that the guard refused an address. It does not name the address, which tells of networks that whoever chose
-// the URL may not know.
+// ErrAddress says that the guard refused an address. It does not name the address, which would disclose networks to somebody who
+// may only choose the URL.
 var ErrAddress = errors.New("address not allowed: it is none of the public internet (loopback, private, link-local, shared and reserved addresses are refused)")
 
 // guard is called by the dialer after a name was resolved, with the address that is about to be connected to.

@@ -80,7 +80,7 @@ const (
 
 const defaultTimeout = 10 * time.Second
 
-// Dialer returns what connects to addresses that somebody else chose, for whoever speaks another protocol than Sender does. Unless
+// Dialer returns a dialer for addresses that somebody else chose, for clients of other protocols than Sender's. Unless
 // private is set, it refuses addresses that are none of the public internet.
 func Dialer(private bool) *net.Dialer {
 	if private {
@@ -168,7 +168,7 @@ func sign(key []byte, texts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// reason says why there is no answer, without the URL, and without addresses: those of the server and of what it asks for names tell of its
+// reason says why there is no answer, without the URL, and without addresses: those of the server and of its resolvers would disclose its
 // network.
 func (s *Sender) reason(ctx context.Context, err error) error {
 	switch {

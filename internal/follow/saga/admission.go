@@ -91,7 +91,7 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 		return err
 	}
 
-	// With nothing queued the work is done, without room it waits until a saga ends. Whoever queues, or ends, breaks the claim.
+	// With nothing queued the work is done, without room it waits until a saga ends. A saga that queues, or ends, breaks the claim.
 	r, err := s.room(ctx, c.Tenant)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *Service) admit(ctx context.Context, c *worker.Claim) error {
 	return s.finish(ctx, c, c.Replace(nil, s.clock.Now()))
 }
 
-// finish ends a try with the claim's last write. Who has broken the claim sees to the rest.
+// finish ends an attempt with the claim's last write. The writer that has broken the claim does the rest.
 func (s *Service) finish(ctx context.Context, c *worker.Claim, side store.Side) error {
 	_, err := conflict(s.store.Write(ctx, c.Tenant, []store.Side{side}))
 	return err
@@ -210,7 +210,7 @@ func (s *Service) arrange(ctx context.Context, t j17.Tenant) error {
 	}
 }
 
-// queueKey is where a saga stands in the queue.
+// queueKey is the key of a saga's place in the queue.
 func queueKey(at j17.StreamID, id string) string {
 	return store.StampedKey(at, "/"+id)
 }

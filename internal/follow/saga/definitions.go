@@ -36,7 +36,7 @@ type compiled struct {
 	err   error
 }
 
-// of returns the definition of a saga. Whoever asks first compiles, and others wait.
+// of returns the definition of a saga. The first caller compiles it, and others wait.
 func (d *definitions) of(ctx context.Context, t j17.Tenant, version int) (*spec.Compiled, error) {
 	// Find it, or be the one who makes it.
 	key := definition{t, version}

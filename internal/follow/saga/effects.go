@@ -20,7 +20,7 @@ import (
 
 // What is due of a saga.
 const (
-	// starts and goesOn carry out the next task; the first one of a saga is told apart for the sake of counting.
+	// starts and goesOn carry out the next task; the first one of a saga is distinguished so that it is counted.
 	starts = "s"
 	goesOn = "g"
 	// timesOut ends a wait. An answer has the position of the event in front.
@@ -116,8 +116,8 @@ func (s *Service) get(ctx context.Context, t j17.Tenant, space store.Space, key 
 	return it, err
 }
 
-// answers finds the sagas that wait for one of the events, which can only be of the known types, and lets them go on. Whoever begins to
-// wait at the same moment breaks one of the fences, and then the events are looked at again.
+// answers finds the sagas that wait for one of the events, which can only be of the known types, and resumes them. A saga that begins to
+// wait at the same moment breaks one of the fences, and then the events are examined again.
 func (e *effects) answers(ctx context.Context, known map[string]bool) (err error) {
 	var waits map[j17.Key][]*waiter
 	for i := range e.Events {
@@ -158,7 +158,7 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 	return nil
 }
 
-// resumes tells of a saga that event number i lets go on, where the command is only tried.
+// resumes records a saga that event number i resumes, where the command is a dry run.
 func (e *effects) resumes(ctx context.Context, id string, i int) error {
 	by := &e.Events[i]
 	g, err := e.load(ctx, e.Tenant, id)
@@ -213,7 +213,7 @@ func await(key, id string, types []string, until time.Time) []store.Side {
 	}
 }
 
-// forget returns the writes by which a saga waits no more.
+// forget returns the writes by which a saga no longer waits.
 func forget(key, id string) []store.Side {
 	return []store.Side{
 		{Op: store.Delete, Space: waitSpace, Key: key + "/" + id},
@@ -228,12 +228,12 @@ func awaited(aggregateType, eventType string) string { return aggregateType + ".
 type knownTypes struct {
 	types map[string]bool
 	rev   uint64
-	// fences hold as long as these are all, and changed is told what no longer holds.
+	// fences hold as long as these are all, and changed receives those that no longer hold.
 	fences  []store.Fence
 	changed func(*store.SideConflict)
 }
 
-// awaitedTypes keeps what was read last of some environments. What is kept may be old: whoever goes by it fences on its revision.
+// awaitedTypes keeps what was read last of some environments. What is kept may be old: a caller that relies on it fences on its revision.
 type awaitedTypes struct {
 	mu sync.Mutex
 	of map[j17.Tenant]knownTypes
@@ -356,7 +356,7 @@ func (e *effects) triggers(ctx context.Context) error {
 		}
 	}
 
-	// Who starts at once must have nobody in front.
+	// A saga that starts at once must be the first in the queue.
 	if started > 0 {
 		e.fence(admissionSpace, admissionKey, 0)
 		e.put(take(started, r.bound))

@@ -70,7 +70,7 @@ const maxOvertaken = 100
 
 var errOvertaken = errors.New("the saga is changed by others over and over; it is tried again")
 
-// endErased writes that a saga has failed, in the place of an item. Who carries it on meanwhile finds what he was woken by gone.
+// endErased writes that a saga has failed, in the place of an item. An attempt that is under way meanwhile finds the item that woke it gone.
 func (s *Service) endErased(ctx context.Context, t j17.Tenant, g *Saga, it store.Item) error {
 	// The saga, without what was said of it.
 	was, waits := g.Status, g.Waits

@@ -38,7 +38,7 @@ func (f *Failure) seen() value.Value {
 	)
 }
 
-// Sentence says why without places in the spec: it may come to stand in states, which others read than who looks after sagas. The timeline has
+// Sentence says why without places in the spec: it may become part of states, which have other readers than sagas. The timeline has
 // the places.
 func (f *Failure) Sentence() string {
 	if f.Code == "" || f.Code == awaitTimeout {

@@ -43,7 +43,7 @@ type Saga struct {
 	Erased bool `json:"erased,omitempty"`
 	// Depth is how many sagas have led to it, each triggered by an event of the one before.
 	Depth int `json:"depth,omitempty"`
-	// Order is where it stands in lists.
+	// Order is its place in lists.
 	Order string `json:"order"`
 
 	// stored is the status under which lists have it, "" for a new one.

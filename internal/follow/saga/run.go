@@ -28,7 +28,7 @@ type step struct {
 	attempt int
 	// claim is the write that finishes what the saga was woken by. It fails where somebody else goes on with the saga.
 	claim store.Side
-	// ended are the writes by which the saga waits no more, if it has until now.
+	// ended are the writes by which the saga no longer waits, if it has until now.
 	ended []store.Side
 	// bound is how many sagas of the environment may run, for one that begins to.
 	bound int64
@@ -377,7 +377,7 @@ func (e *effects) keep(ctx context.Context, g *Saga, stamps []int, bound int64) 
 	return e.leave(ctx)
 }
 
-// leave gives the place of a running saga back: there is room for another one now. Who comes to wait at the same moment has to see it.
+// leave gives the place of a running saga back: there is room for another one now. A saga that begins to wait at the same moment has to see it.
 func (e *effects) leave(ctx context.Context) error {
 	e.put(store.Side{Op: store.Add, Space: countSpace, Key: runningKey, Value: []byte("-1")})
 	next, err := e.get(ctx, e.Tenant, admissionSpace, admissionKey)

@@ -4,7 +4,7 @@
 // A saga is a side item of its environment, written in the commit of its trigger (effects.go). machine.go is what it does next,
 // pure: a saga, its definition and what has happened make the next state of the saga. run.go carries that out: one step is one
 // commit, with the event that it writes, the next state, and the claim that it was done under, so that a crash anywhere neither
-// repeats nor skips a step. What a step awaits is found in the commit path of whoever writes it (effects.go): nobody polls.
+// repeats nor skips a step. What a step awaits is found in the commit path of its writer (effects.go): nothing polls.
 // Beyond the number of sagas that may run at once they queue, and are started in the order of their triggers (admission.go).
 //
 // Nothing of the events is kept with a saga but their positions: what its templates see is read from the log when it is needed. So a

@@ -75,8 +75,8 @@ func (e *ends) take(ctx context.Context, item *store.Item, w *waiter) error {
 	return nil
 }
 
-// cancel ends what waits for an event, the number i of the command. Whoever makes another one wait for it meanwhile changes the item that
-// is fenced on; where there is no end of that, a mark stands in place of the fence.
+// cancel ends what waits for an event, the number i of the command. A write that makes another one wait for it meanwhile changes the item that
+// is fenced on; where that goes on without end, a mark replaces the fence.
 func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 	name := prefixOf(named(on))
 	contended := e.contentions(name)

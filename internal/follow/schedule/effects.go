@@ -243,7 +243,7 @@ func (e *effects) sums(ctx context.Context) error {
 		return nil
 	}
 	if all <= e.fired {
-		e.sides = append(e.sides, add(total, all, 0)) // there are no more than before
+		e.sides = append(e.sides, add(total, all, 0)) // there are as many as before
 		return nil
 	}
 	var err error

@@ -102,7 +102,7 @@ func (s *Service) clear(ctx context.Context, t j17.Tenant, key string) error {
 	return errors.New("others change the same scheduled event over and over; it is tried again")
 }
 
-// cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done. canceled tells
+// cleared returns the writes that take the data out of a row and end the waiting of its event, none where that is done. canceled reports
 // that it waits.
 func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []store.Side, canceled bool, err error) {
 	// Whether it waits: for its time, or for somebody who looks into it and may try it again.

@@ -156,8 +156,8 @@ func prefixOf(on wire.EventName) string {
 	return on.AggregateType + ":" + on.ID + "/" + on.EventType + "/"
 }
 
-// waiter is what stands among what an event cancels: where the scheduled one is. The position of the event that scheduled it stands
-// before it.
+// waiter is an entry in the list of what an event cancels: where the scheduled event is. The key begins with the position of the event that
+// scheduled it.
 type waiter struct {
 	N   int    `json:"n"`
 	Row string `json:"row"`
@@ -176,7 +176,7 @@ func (r *row) await(now time.Time) (items, notes []store.Side) {
 	return items, notes
 }
 
-// noteAge is how long an item stays that tells of more waiting: longer than anything is under way.
+// noteAge is how long an item is kept that says that more wait: longer than anything is under way.
 const noteAge = time.Hour
 
 // readWaiter takes an item of what an event cancels apart.

@@ -2,8 +2,8 @@
 // cancels it in the commit of the event that does (effects.go, cancel.go); what is due is written with the end of its schedule in one commit
 // (fire.go). So nothing of it is lost, and nothing happens twice, wherever a process ends.
 //
-// Of each scheduled event there is a row, and an item in the space of its status, which says where it stands: whoever takes that
-// item away, on the condition that it is still there, has decided what becomes of the event. The items stand in the order in which
+// Of each scheduled event there is a row, and an item in the space of its status, which says what state it is in: the writer that removes that
+// item, on the condition that it still exists, has decided the fate of the event. The items have the order in which
 // the events were scheduled, which is that of the feed.
 package schedule
 

@@ -47,7 +47,7 @@ type hub struct {
 	// rewrites is that of the store when the entries were read.
 	rewrites uint64
 
-	// watches are told what changes: byKey and byType by what they follow, of which stirred have something to take.
+	// watches are notified of changes: byKey and byType by what they follow, of which stirred have something to take.
 	watches map[*Watch]struct{}
 	byKey   map[j17.Key][]*Watch
 	byType  map[string][]*Watch
@@ -189,7 +189,7 @@ func (h *hub) leave() {
 	}
 }
 
-// follow reads the feed after a position until the hub is stopped or the store fails, which is told to all readers.
+// follow reads the feed after a position until the hub is stopped or the store fails, which all readers get as an error.
 func (h *hub) follow(at j17.StreamID) {
 	for {
 		err := panics.Caught(func() error {
@@ -299,7 +299,7 @@ func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 	return f
 }
 
-// trim forgets what stands in the line and is no longer kept.
+// trim drops the entries of the queue that are no longer kept.
 func (g *group) trim(first uint64) {
 	n := 0
 	for n < len(g.line) && g.line[n] < first {
@@ -313,7 +313,7 @@ func (g *group) trim(first uint64) {
 	g.line = g.line[n:]
 }
 
-// drop forgets the first n entries, whoever waits for them, and returns how many bytes they had.
+// drop forgets the first n entries, even if readers wait for them, and returns how many bytes they had.
 func (h *hub) drop(n int) (size int) {
 	for i := range n {
 		size += len(h.entries[i].raw)
@@ -328,7 +328,7 @@ func (h *hub) drop(n int) (size int) {
 	return size
 }
 
-// passed counts that a reader waits no more for the entry of a number, which is kept.
+// passed counts that a reader no longer waits for the entry of a number, which is kept.
 func (h *hub) passed(number uint64) {
 	e := &h.entries[number-h.first]
 	if e.waiting--; e.waiting > 0 {

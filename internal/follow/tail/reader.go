@@ -139,7 +139,7 @@ func (r *Reader) since() j17.StreamID {
 	return r.from
 }
 
-// takeKept takes what stands in the group's line. It reports true for a reader that has not come to its beginning yet.
+// takeKept takes the entries of the group's queue. It reports true for a reader that has not come to its beginning yet.
 func (r *Reader) takeKept(p *Piece, most int) (behind bool, err error) {
 	h := r.hub
 	h.mu.Lock()
