@@ -21,7 +21,7 @@ type stepper struct {
 	move func(by time.Duration) error
 	// gate is where clients pass who write.
 	gate *turnstile
-	// busy has room for one: whoever moves the clock.
+	// busy has room for one: the request that moves the clock.
 	busy chan struct{}
 }
 

@@ -36,7 +36,7 @@ type RestoreOptions struct {
 	Dir    string
 	Clock  clock.Clock
 	Logger *slog.Logger
-	// Progress, if not nil, is told now and then how many bytes were read, of how many.
+	// Progress, if not nil, is called now and then with how many bytes were read, of how many.
 	Progress func(done, total int64)
 }
 
@@ -215,7 +215,7 @@ const (
 	purgedAtOnce    = 1 << 16
 )
 
-// forget makes all who keep anything beside events let go of what was erased after the backup, as they do when it is erased.
+// forget has all parts that keep data beside events remove what was erased after the backup, as they do when it is erased.
 func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err error) {
 	if !slices.ContainsFunc(reports, func(t restore.Report) bool { return t.Erased > 0 }) {
 		return nil
@@ -289,7 +289,7 @@ func (r *restoring) forget(ctx context.Context, reports []restore.Report) (err e
 	return nil
 }
 
-// specless explains an error of who needs the spec to know what is kept of an aggregate.
+// specless explains an error of code that needs the spec to know what is kept of an aggregate.
 func specless(t *repository.TenantManifest, err error) error {
 	if j17.CodeOf(err) != j17.CodeNoSpec {
 		return err
@@ -329,7 +329,7 @@ type VerifyOptions struct {
 	Logger *slog.Logger
 	// Verified, if not nil, is called with each backup before it is looked at.
 	Verified func(id string)
-	// Progress, if not nil, is told now and then how many bytes of that one were read, of how many.
+	// Progress, if not nil, is called now and then with how many bytes of that one were read, of how many.
 	Progress func(done, total int64)
 }
 

@@ -35,7 +35,7 @@ type connections struct {
 
 	mu   sync.Mutex
 	open map[*connection]struct{}
-	// ended is set when no more are let in.
+	// ended is set when no further ones are let in.
 	ended     bool
 	byAddress map[netip.Addr]int // by what auth.Network returns
 	// crowded is set when connections have been closed for want of room, until there is much room again.
@@ -230,7 +230,7 @@ func (c *connections) endIdle() {
 	}
 }
 
-// end closes the connections on which no request has come whole yet, and lets no more in: nothing was promised to their clients. net/http would
+// end closes the connections on which no request has come whole yet, and lets no further ones in: nothing was promised to their clients. net/http would
 // wait for the first request of each; it does not wait for a later one.
 func (c *connections) end() {
 	c.mu.Lock()
@@ -288,7 +288,7 @@ func (n *connection) Read(b []byte) (int, error) {
 func (n *connection) Unread(b []byte, late time.Duration) { n.unread, n.late = b, late }
 
 // SetReadDeadline ends the wait for what the client sends. The head of a request, and all of it, have the time that the server gives them from the first
-// byte on, whoever has read that.
+// byte on, whatever has read that.
 func (n *connection) SetReadDeadline(at time.Time) error {
 	if !at.IsZero() && n.idle.Load() != 0 {
 		at = at.Add(-n.late)

@@ -10,7 +10,7 @@ import (
 )
 
 // Memory returns how many bytes of memory this process may use: what the machine has, or the limit of its control group (a
-// container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be told.
+// container's, or a unit's MemoryMax) where that is less. It returns 0 where that cannot be found out.
 func Memory() int64 {
 	return memory("/")
 }

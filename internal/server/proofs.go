@@ -68,7 +68,7 @@ func anchorTo(o *Options) (func(context.Context, []byte) error, error) {
 		return nil, err
 	}
 	if u == nil {
-		// What cannot be written to is told at the start and not an hour later.
+		// A file that cannot be written is reported at the start and not an hour later.
 		return func(_ context.Context, lines []byte) error { return appendLines(to, lines) }, appendLines(to, nil)
 	}
 	// Receivers compare the time of a message with theirs, whatever a development server shows.

@@ -106,7 +106,7 @@ func (r *restoration) close() {
 	}
 }
 
-// handover hands the specs of environments to the engine. What fails holds up nothing else: it is told, and tried again until
+// handover hands the specs of environments to the engine. What fails holds up nothing else: it is logged, and tried again until
 // it succeeds.
 type handover struct {
 	hand   func(ctx context.Context, instance string, env j17.Environment) error

@@ -50,7 +50,7 @@ type ServeOptions struct {
 	Proxies []string
 	// PlansFile holds plans as a JSON array, beside the built-in ones or in their place.
 	PlansFile string
-	// Webhook and Mail are told when much of a plan is used up, where they have an address; their secrets are in files.
+	// Webhook and Mail receive alerts when much of a plan is used up, where they have an address; their secrets are in files.
 	Webhook           usage.WebhookOptions
 	WebhookSecretFile string
 	Mail              usage.MailOptions
@@ -59,7 +59,7 @@ type ServeOptions struct {
 	DefaultInstance string
 
 	// OperatorEmail and OperatorPasswordFile name a platform admin who is created unless there is one of that address. Without
-	// them, SetupURL is told where the first operator can be created, until there is one.
+	// them, SetupURL is called with the URL at which the first operator can be created, until there is one.
 	OperatorEmail        string
 	OperatorPasswordFile string
 	SetupURL             func(url string)
@@ -130,27 +130,27 @@ func (o *DevOptions) Check() []error {
 	return c.found
 }
 
-// What a server may be told to let one event imply. All of it is one commit, which others wait for.
+// Bounds of the settings for what one event may imply. All of it is one commit, which others wait for.
 const (
 	mostDepth   = 50
 	mostImplied = 10_000
-	// mostSagas is how many sagas of an instance may be told to run at once.
+	// mostSagas bounds the setting for how many sagas of an instance run at once.
 	mostSagas = 1_000_000
-	// mostSagasPerWrite is how many sagas one write may be told to start. Their rows are part of its commit.
+	// mostSagasPerWrite bounds the setting for how many sagas one write may start. Their rows are part of its commit.
 	mostSagasPerWrite = 1_000
 )
 
-// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB what caches may be
-// told to take.
+// leastCacheMiB is what the store's cache has room for at the least, beside what was written lately, and mostCacheMiB bounds the settings
+// of caches.
 const leastCacheMiB, mostCacheMiB = 80, 1 << 20
 
-// mostScheduled is how many scheduled events of an instance a server may be told to let wait.
+// mostScheduled bounds the setting for how many scheduled events of an instance may wait.
 const mostScheduled = 10_000_000
 
-// mostWait is how long a write or a read may be told to wait: less than a request may take.
+// mostWait bounds the settings for how long a write or a read waits: less than a request may take.
 const mostWait = time.Minute
 
-// What a server may be told to give to containers.
+// Bounds of the settings for containers.
 const (
 	mostProcesses    = 1024
 	mostContainerMiB = 1 << 20

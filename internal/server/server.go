@@ -140,7 +140,7 @@ type Options struct {
 	// PrivateBackups lets the object stores that instances name for their backups, and anchors, be at addresses of this machine and of the
 	// networks around it.
 	PrivateBackups bool
-	// Plans stand beside the built-in ones, or in their place. Alerts are told when much of a plan is used up.
+	// Plans are added to the built-in ones, or replace them. Alerts are called when much of a plan is used up.
 	Plans  []control.Plan
 	Alerts []usage.Channel
 	// FitCollector lets the server say how far the heap grows before the garbage collector runs.
@@ -206,7 +206,7 @@ type Server struct {
 	connections *connections
 	forgetting  forgetting
 
-	// The rest is set by OpenServe, where it is wanted: what stands in front of the public handler, the plain listener beside
+	// The rest is set by OpenServe, where it is wanted: the wrapper of the public handler, the plain listener beside
 	// an encrypted one, certificates from files, what asks to read them again, those of an authority, and what keeps a worker
 	// in step.
 	face         func(http.Handler) http.Handler
@@ -269,7 +269,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		s.registry.Replication.Follow(o.cluster.upstream)
 	}
 
-	// Who may ask, and what is counted of it.
+	// Authentication, and the counting of requests.
 	s.auth = auth.New(s.registry, o.Clock)
 	if o.mail.Host != "" {
 		mail, err := usage.Mail(o.mail, s.registry)
@@ -307,7 +307,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	// The services that call hooks are told of all parts before anything runs.
+	// The services that call hooks get all parts before anything runs.
 	s.useParts()
 	return nil
 }

@@ -180,7 +180,7 @@ const (
 	unrenewedInterval = 6 * time.Hour
 )
 
-// authorized hands out certificates of an authority, and tells the log when there is none, or none that is new enough: whoever connects
+// authorized hands out certificates of an authority, and logs when there is none, or none that is new enough: a client that connects
 // learns no reason, and renewals fail where nobody sees it.
 type authorized struct {
 	get        func(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -189,7 +189,7 @@ type authorized struct {
 	logger     *slog.Logger
 
 	mu sync.Mutex
-	// told is when something was told of a name. There are as many names as there are hosts.
+	// told is when something was last logged about a name. There are as many names as there are hosts.
 	told map[string]time.Time
 }
 
@@ -287,10 +287,10 @@ func (s *Server) hasHost(host string) bool {
 	return ok && s.owns(instance)
 }
 
-// strict is what browsers are told about plain HTTP: not to use it for a year.
+// strict is the HSTS header: browsers are not to use plain HTTP for a year.
 const strict = "max-age=31536000"
 
-// secured is the public handler as it may stand in a network: over TLS, or for loopback and trusted proxies only.
+// secured is the public handler as it may be exposed to a network: over TLS, or for loopback and trusted proxies only.
 func secured(next http.Handler, encrypted bool, proxies []netip.Prefix) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if encrypted {

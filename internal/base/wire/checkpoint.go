@@ -45,7 +45,7 @@ type CheckpointMade struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 }
 
-// CheckpointRestored tells of how many aggregates the states are a base for replays.
+// CheckpointRestored has the number of aggregates whose states are a base of replays.
 type CheckpointRestored struct {
 	Restored   uint64     `json:"restored"`
 	Checkpoint Checkpoint `json:"checkpoint"`

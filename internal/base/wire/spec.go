@@ -152,7 +152,7 @@ type DebugState struct {
 type Replay struct {
 	// Types lists the aggregate types whose states may change: their definition or their custom code is another.
 	Types []string `json:"types"`
-	// Aggregates is how many were replayed, Events how many events of them. Complete reports that there are no more.
+	// Aggregates is how many were replayed, Events how many events of them. Complete reports that these are all.
 	Aggregates int    `json:"aggregates"`
 	Events     uint64 `json:"events"`
 	Complete   bool   `json:"complete"`

@@ -15,7 +15,7 @@ const (
 	// itself.
 	CommandTime = time.Second
 	// ReplayFactor is how many times its code time a call may take whose event is stored already. A call that was accepted
-	// takes no more in a replay, so that this is room for other versions of the code.
+	// takes no longer in a replay, so that this is room for other versions of the code.
 	ReplayFactor = 10
 	// patience is how many times its code time a call may really take before it is given up, and maxPatience what may come
 	// on top of its code time at most.

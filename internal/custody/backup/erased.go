@@ -252,7 +252,7 @@ func (s *Service) noteAt(ctx context.Context, p loosePlace, t j17.Tenant, at j17
 	return s.putErasure(ctx, repo, t, at, item, seal, of, func(next begun) { item.Begun[p.name()] = next })
 }
 
-// putErasure writes down what stands in place of what was erased, from where it has begun, and tells how far it is.
+// putErasure writes the replacements of erased events, from where it has begun, and returns its progress.
 func (s *Service) putErasure(
 	ctx context.Context, repo *repository.Repository, t j17.Tenant, at j17.StreamID, item *erased, seal repository.Seal, of begun, tell func(begun),
 ) error {

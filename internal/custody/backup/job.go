@@ -113,7 +113,7 @@ func (s *Service) create(ctx context.Context, t j17.Tenant, kind repository.Kind
 		}
 	}
 
-	// It is known before anybody hears of it. Who is to find it after a crash is noted first.
+	// It is known before anybody is notified. What a process has to find after a crash is recorded first.
 	row, err := b.put()
 	if err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (s *Service) settlePlace(ctx context.Context, j *job, set *Settings) error 
 		return errMoved
 	}
 	j.row.Place = to
-	if moved { // whoever finds the row after a crash looks there
+	if moved { // after a crash the row is looked for there
 		row, err := j.row.put()
 		if err == nil {
 			err = s.Store.WriteFreeing(ctx, j.row.Scope, []store.Side{row})

@@ -17,7 +17,7 @@ type pace struct {
 	committed func() uint64
 	free      func() error
 
-	// mu is held by whoever rests: the others that read do so too then.
+	// mu is held while a reader pauses, so that the other readers pause too.
 	mu        sync.Mutex
 	began     time.Time
 	seen      uint64

@@ -54,7 +54,7 @@ type Backup struct {
 	Moments []Moment `json:"moments,omitempty"`
 	// Place is where it is.
 	Place place `json:"place"`
-	// Left tells of one that has failed that there may be something of it at its place, which is to be removed.
+	// Left reports that files of one that has failed may be left at its place, which are to be removed.
 	Left bool `json:"left,omitempty"`
 
 	// key is that of its item, rev its revision where it was read.

@@ -155,7 +155,7 @@ func (s *settingsStore) unseal(at *S3) (err error) {
 	}
 	key, err := box.Open(at.place(), at.Sealed)
 	if errors.Is(err, keyfile.ErrOther) {
-		return nil // whoever needs it says so
+		return nil // the code that needs it reports it
 	}
 	at.SecretKey = string(key)
 	return err

@@ -29,7 +29,7 @@ type pass struct {
 type section struct {
 	repository.Segment
 	asOf j17.StreamID
-	// anew is set where it is copied nevertheless, for only a part of it is missing.
+	// anew is set where it is copied all the same, for only a part of it is missing.
 	anew bool
 }
 
@@ -222,7 +222,7 @@ func (p *pass) feed(ctx context.Context, t j17.Tenant, a store.Archive, w *repos
 	return p.copy(ctx, a, w, after, a.Position())
 }
 
-// copy adds what stands in the feed greater than after, up to a position.
+// copy adds the part of the feed behind after, up to a position.
 func (p *pass) copy(ctx context.Context, a store.Archive, w *repository.TenantWriter, after, upTo j17.StreamID) error {
 	if after.Compare(upTo) >= 0 {
 		return nil

@@ -28,7 +28,7 @@ func keptDamage(err error) error {
 const resetEvery = time.Minute
 
 // reset throws away all indexes of an environment where an error is that heads or slots cannot be read: what is stored of an index is known to
-// them alone. The error is store.ErrNotFound then, since whoever asks for an index that is not there has it built. Any other error stays.
+// them alone. The error is store.ErrNotFound then, since a query of a missing index has it built. Any other error stays.
 func (s *Service) reset(ctx context.Context, t j17.Tenant, err error) error {
 	if _, is := errors.AsType[unreadable](err); !is {
 		return err

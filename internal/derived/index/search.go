@@ -30,7 +30,7 @@ type Search struct {
 	last string
 	// wasted is what entries have cost that were left out, in units of work; bound is how much that may be, 0 until it is known.
 	wasted, bound int64
-	// byRecord reports that the records are gone through, ended that there are no more rows.
+	// byRecord reports that the records are gone through, ended that there are no further rows.
 	byRecord, ended bool
 }
 

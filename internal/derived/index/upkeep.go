@@ -345,7 +345,7 @@ func (u *upkeep) begin(ctx context.Context, sources []string, to j17.StreamID) e
 	return feed.Later{} // the next turn begins with it
 }
 
-// large tells of a change of many rows.
+// large describes a change of many rows.
 func (u *upkeep) large(ctx context.Context, rows uint64) {
 	u.s.o.Logger.LogAttrs(ctx, slog.LevelInfo, "a change concerns many rows of an index", slog.String("tenant", string(u.t)),
 		slog.String("index", u.slot.ID), slog.Uint64("rows", rows))

@@ -44,8 +44,8 @@ type verification struct {
 // Verify computes all rows again and compares them with the index: each row that should be there with what is kept of it and all of its
 // entries, and all entries with the rows that they are of. Events that are written meanwhile do not matter: each page is compared as of
 // one position. Nor do events that are rewritten: a row that differs is looked at again when the index has handled them. It returns the
-// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is read
-// no more, and rebuilt. progress, if not nil, is told how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
+// first difference, nil if there is none. An index of which something cannot be read is one as well, of no row. An index that differs is no
+// longer read, and is rebuilt. progress, if not nil, is called with how many rows and entries were compared, and about how many there are. The error is a *NotReadyError
 // where the index is too far behind for that.
 func (s *Service) Verify(ctx context.Context, t j17.Tenant, id string, progress func(done, total uint64)) (*Difference, error) {
 	status, err := s.Status(ctx, t, id)
@@ -89,7 +89,7 @@ const (
 	scrubPause = 50 * time.Millisecond
 )
 
-// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is read no more, and
+// Run looks through all indexes from time to time, slowly, until the context ends. One that is not as it should be is no longer read, and is
 // rebuilt.
 func (s *Service) Run(ctx context.Context) error {
 	s.o.Worker.Every(ctx, worker.Loop{Name: "index_scrub", Do: func(ctx context.Context) error {

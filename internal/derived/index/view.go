@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// patience is how long a reader waits for an index to show what is there, lookEvery how often it looks by itself: another process
+	// patience is how long a reader waits for an index to be up to date, lookEvery how often it looks by itself: another process
 	// may be the one that brings it up to date.
 	patience  = 5 * time.Second
 	lookEvery = 20 * time.Millisecond

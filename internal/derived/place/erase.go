@@ -97,7 +97,7 @@ func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fen
 // parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays. Where a build has not come to it
 // there is a record as well, so that it does not bring back what it has read before.
 func (s *Service) parting(ctx context.Context, t j17.Tenant, k *known, sl *slot, of *part.Replaced) (*store.Side, error) {
-	// Where it is now. Who is nowhere has no place among the events that are left either.
+	// Where it is now. An aggregate without a place has none among the events that are left either.
 	item, err := s.Store.Get(ctx, t, places, sl.key(of.Key.ID))
 	absent := errors.Is(err, store.ErrNotFound)
 	if err != nil && !absent {
@@ -135,7 +135,7 @@ type staying struct {
 }
 
 // forgetParts releases what is known of one of some aggregates: all of its events are replaced. Where something is written to it over and over no
-// part was told as the last one.
+// part was announced as the last one.
 func (s *Service) forgetParts(t j17.Tenant, keys []j17.Key) {
 	found, ok := s.staying.Load(t)
 	if !ok {

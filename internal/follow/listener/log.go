@@ -255,7 +255,7 @@ func (s *deliveryLog) present(ctx context.Context, j job) (job, error) {
 }
 
 // withoutErased takes what an endpoint has said out of the outcome of a try, where the event was erased since the try began, or where no
-// fence of a listener tells of an erasure.
+// fence of a listener shows an erasure.
 func (s *deliveryLog) withoutErased(ctx context.Context, l *listener, j job, o outcome) (outcome, error) {
 	if o.try.Error == "" && o.try.Response == "" || o.over {
 		return o, nil

@@ -298,7 +298,7 @@ func (p *pool) sated(l *line) bool {
 	return true
 }
 
-// close lets no more jobs begin, and returns those that have not. It waits until those under way have ended or ctx has.
+// close lets no further jobs begin, and returns those that have not. It waits until those under way have ended or ctx has.
 func (p *pool) close(ctx context.Context) (left []func()) {
 	stop := context.AfterFunc(ctx, p.look)
 	defer stop()

@@ -30,7 +30,7 @@ type Tail struct {
 	// turns are those of batches of readers that are woken (rouse.go), batches how many there were.
 	turns   *work.Pool
 	batches atomic.Uint64
-	// told numbers what the watches of all hubs are told.
+	// told numbers the notifications of the watches of all hubs.
 	told atomic.Uint64
 
 	mu   sync.Mutex

@@ -10,7 +10,7 @@ import (
 // mostChanged is how many aggregates a watch remembers that have changed.
 const mostChanged = 1000
 
-// Watch is told which of the aggregates that it follows have changed: they have a new event, or one was erased. It gets no events, and
+// Watch is notified which of the aggregates that it follows have changed: they have a new event, or one was erased. It gets no events, and
 // keeps nothing of them. It is for one goroutine.
 type Watch struct {
 	hub   *hub

@@ -67,7 +67,7 @@ func (w *wideGroups) each(e *store.Entry, let func(*group)) {
 		}
 	}
 
-	// One with patterns of this type and of all stands in both places.
+	// One with patterns of this type and of all is in both places.
 	for _, g := range w.byType[e.Event.Key.Type] {
 		if g.test.lets(e.Event, nil) {
 			let(g)

@@ -21,9 +21,9 @@ const (
 // throttleCells is the number of budgets in a throttle: 512 KiB.
 const throttleCells = 1 << 16
 
-// throttle gives everyone a budget of tries that fills up again with time. Budgets stand in a table of fixed size that a
+// throttle gives everyone a budget of tries that fills up again with time. Budgets are in a table of fixed size that a
 // secret hash leads into: memory does not grow with the number of names tried, no flood of names makes it forget, and
-// who shares a budget cannot be chosen.
+// nobody can choose with whom to share a budget.
 type throttle struct {
 	interval time.Duration
 	// slack is by how much a budget may be overdrawn: all tries but one.

@@ -27,7 +27,7 @@ const (
 	versionSpace store.Space = "blob.versions"
 	// chunkSpace holds content under "<content>/<number, 6 digits>".
 	chunkSpace store.Space = "blob.chunks"
-	// uploadSpace names content that belongs to no version: not yet, or no more. It is due when it may be removed.
+	// uploadSpace names content that belongs to no version: not yet, or no longer. It is due when it may be removed.
 	uploadSpace store.Space = "blob.uploads"
 )
 
@@ -326,7 +326,7 @@ func noBlob(name string, version int) error {
 	}
 }
 
-// failure turns what the store reports into what a user is told.
+// failure turns an error of the store into one for users.
 func failure(err error) error {
 	var told *j17.Error
 	_, public := errors.AsType[*j17.Error](err)

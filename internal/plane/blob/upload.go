@@ -345,7 +345,7 @@ func (s *Store) sweeping() worker.Work {
 	}
 }
 
-// Sweep removes now what Run would, in all environments. What cannot be removed does not stand in the way of the rest; it is
+// Sweep removes now what Run would, in all environments. What cannot be removed does not block the rest; it is
 // tried again later.
 func (s *Store) Sweep(ctx context.Context) error { return s.sweeper.Settle(ctx) }
 

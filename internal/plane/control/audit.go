@@ -115,7 +115,7 @@ func (r *AuditLog) Add(ctx context.Context, rec Record) error {
 const failedLoginSpace store.Space = "control.failed_logins"
 
 // AddFailedLogin records that someone could not log in as the operator with that e-mail address. Where there is none, it
-// keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does not tell
+// keeps the last attempt only, since anyone can make any number of them, and takes as long, so that the time does not disclose
 // whether there is one.
 func (r *AuditLog) AddFailedLogin(ctx context.Context, email string, code j17.Code) error {
 	rec := Record{Action: "operator.login", Outcome: Refused, Code: code}

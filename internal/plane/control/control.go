@@ -66,7 +66,7 @@ type items struct {
 	worker *worker.Kit
 	mint   *ident.Minter
 	hasher *hasher
-	// replication is what replicas are told; upstream is nil unless this registry is one itself.
+	// replication is what replicas receive; upstream is nil unless this registry is one itself.
 	replication *replication
 	upstream    Upstream
 
@@ -122,11 +122,11 @@ type Storage interface {
 type Options struct {
 	Store Storage
 	Clock clock.Clock
-	// Logger is told of what is done in the background; nil for nobody.
+	// Logger gets what is done in the background; nil for no log.
 	Logger *slog.Logger
 	// Worker does it; nil means a kit of the registry's own.
 	Worker *worker.Kit
-	// Plans stand beside the built-in ones, or in the place of those with the same name.
+	// Plans are added to the built-in ones, or replace those with the same name.
 	Plans []Plan
 	// PasswordMemory is how many KiB of memory hashing a password takes; 0 means as many as OWASP recommends. Tests that are
 	// about something else take few.
@@ -356,7 +356,7 @@ func isConflict(err error, space store.Space) bool {
 	return ok && conflict.Space == space
 }
 
-// failure turns what the store reports into what a user is told. A side conflict that the caller has not made sense of
+// failure turns an error of the store into one for users. A side conflict that the caller has not made sense of
 // comes from another server on the same store.
 func failure(err error) error {
 	var (

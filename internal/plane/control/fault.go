@@ -16,7 +16,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Fault is what is kept about a request that the server failed to answer, so that whoever has its id can find out why. It
+// Fault is what is kept about a request that the server failed to answer, so that anyone who has its id can find out why. It
 // holds no credential and no event data.
 type Fault = wire.Fault
 

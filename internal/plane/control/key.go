@@ -59,7 +59,7 @@ func (k Key) ceased() time.Time {
 	return k.RevokedAt
 }
 
-// KeyStatus is what a key is good for at some time.
+// KeyStatus is the status of a key at some time.
 type KeyStatus string
 
 // The states of a key.
@@ -364,7 +364,7 @@ func (r *Keys) forgetRevoked(ctx context.Context) error {
 }
 
 // Revoke makes a key cease to work at the time at, which replaces an earlier schedule; the zero time and any time
-// that is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it anew is a *j17.Error
+// that is past mean now. Revoking a key that has ceased to work changes nothing, and scheduling it again is a *j17.Error
 // of CodeConflict.
 func (r *Keys) Revoke(ctx context.Context, id string, at time.Time) (Key, error) {
 	at = at.UTC()

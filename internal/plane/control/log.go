@@ -14,8 +14,8 @@ import (
 
 // The log of a registry is a stream of the System tenant: what was done, by whom, and which items have changed by it, in the
 // commit of that change. The audit log is read from it, replicas and the memories of other servers of the same store follow it,
-// each from a version that it has reached. It names items and has no values, so that no secret stays in it; whoever follows it
-// reads the items as they are now. What concerns an instance stands in a stream of that instance as well, for its audit log.
+// each from a version that it has reached. It names items and has no values, so that no secret stays in it; its readers
+// read the items as they are now. What concerns an instance is in a stream of that instance as well, for its audit log.
 
 // journal writes and reads the log.
 type journal struct {
@@ -229,7 +229,7 @@ func (r *memory) seeOwn(res *store.Result) {
 	}
 }
 
-// noteMoved tells whoever waits for Moved of the environments among changes.
+// noteMoved notifies the receivers of Moved of the environments among changes.
 func (r *memory) noteMoved(changes []Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ func CheckNodeURL(text, path string) error {
 // Register notes that a worker is there. The first to register gets the instances that have no node yet. Another
 // data folder under a name that is taken is a *j17.Error of CodeConflict.
 func (r *Nodes) Register(ctx context.Context, n Node) error {
-	// What a node tells of itself.
+	// What a node reports about itself.
 	for _, err := range []error{CheckNodeName(n.Name), CheckNodeURL(n.PublicURL, "public_url"), CheckNodeURL(n.InternalURL, "internal_url")} {
 		if err != nil {
 			return err

@@ -143,7 +143,7 @@ func sent(c Change) (Change, error) {
 
 // Next waits until there is something that the replica of the node does not have, which is at a position, and returns it, or a
 // part of it; nothing when the context ends before. To ask for what follows a position means to have stored what leads to it.
-// Positions are durable: whoever stays away for however long gets what has changed since.
+// Positions are durable: a node that was away for any time gets all changes since.
 func (r *Replication) Next(ctx context.Context, node, position string) (Update, error) {
 	// A position that is none of this log's leads to everything.
 	from, ok, err := r.placeOf(ctx, position)
@@ -170,14 +170,14 @@ func (r *Replication) Next(ctx context.Context, node, position string) (Update, 
 			case len(changes) > 0:
 				return Update{Position: to.position(), Changes: changes}, nil
 			}
-			from = to // what is not the replicas' business it need not be told of
+			from = to // changes that do not concern replicas are not sent
 			continue
 		}
 
 		// Otherwise it waits for what comes.
 		if err := r.store.AwaitFeed(ctx, j17.System, from.id); err != nil {
 			if ctx.Err() != nil {
-				return Update{Position: from.position()}, nil //nolint:nilerr // whoever asked has waited for long enough
+				return Update{Position: from.position()}, nil //nolint:nilerr // the caller has waited for long enough
 			}
 			return Update{}, failure(err)
 		}
@@ -241,7 +241,7 @@ func (r *Replication) Disconnected(node string) {
 func (r *Replication) AwaitReplicas(ctx context.Context) (behind []string) {
 	l := r.replication
 
-	// Whoever has instances matters, even when it is away.
+	// A node that has instances matters, even when it is away.
 	busy := map[string]bool{}
 	for _, i := range r.allInstances() {
 		if i.Node != "" {

@@ -54,7 +54,7 @@ type signingRecord struct {
 }
 
 // How long a signing key signs, and how many are kept. A key that has been replaced checks tokens for as long as there
-// can be any that it has signed; maxSigningKeys is reached only by who rotates for its own sake.
+// can be any that it has signed; maxSigningKeys is reached only by rotating for its own sake.
 const (
 	signingKeyAge  = 30 * 24 * time.Hour
 	maxSigningKeys = 8

@@ -14,7 +14,7 @@ import (
 // settleInterval is how often the store is asked what became of a write whose outcome is unknown.
 const settleInterval = time.Second
 
-// turns is a mutex whose waiters heed their context: whoever holds it may wait for a store that is full.
+// turns is a mutex whose waiters heed their context: its holder may wait for a store that is full.
 type turns chan struct{}
 
 func newTurns() turns { return make(turns, 1) }
@@ -43,7 +43,7 @@ func (t turns) tryTake() bool {
 
 func (t turns) release() { <-t }
 
-// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whoever has changed
+// lock is how every change begins: it takes r.change and makes sure that the memory is what the store holds, whatever has changed
 // that. When it succeeds, the caller has to release r.change.
 func (r *items) lock(ctx context.Context) error {
 	if !r.inDoubt.Load() {

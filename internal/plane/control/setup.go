@@ -21,7 +21,7 @@ type Setup struct {
 // setupSecret is the item of SecretSpace that holds the hash of the setup token.
 const setupSecret = "setup"
 
-// setupTime is how long a setup token is good for.
+// setupTime is how long a setup token is valid.
 const setupTime = 24 * time.Hour
 
 type setupRecord struct {

@@ -246,7 +246,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		return current, r.writeBeside(ctx, t, &d, current.Fence)
 	}
 
-	// Write it, and tell of it.
+	// Write it, and announce it.
 	sides, err := specSides(next, d.Source)
 	if err != nil {
 		return Spec{}, err
@@ -269,7 +269,7 @@ func (r *Specs) Put(ctx context.Context, d Deployment) (Spec, error) {
 		}
 		return Spec{}, failure(err)
 	}
-	// From here on it is deployed. What cannot be told of now is told of by the upkeep, of this run or of the next one.
+	// From here on it is deployed. What cannot be announced now is announced by the upkeep, of this run or of the next one.
 	if r.announce(context.WithoutCancel(ctx), t) != nil {
 		r.late[t] = true
 	}
@@ -406,7 +406,7 @@ func (r *Specs) Touch(ctx context.Context, instance string, env j17.Environment,
 		return fence, failure(err)
 	}
 	if r.upstream == nil {
-		// Other servers of the same store notice by themselves when they write; who only reads there has to be told.
+		// Other servers of the same store notice by themselves when they write; code that only reads there has to be notified.
 		unit, err := r.logUnit(nil, nil, Change{Tenant: t, Space: specHeadSpace, Key: headKey})
 		if err == nil {
 			_, err = r.append(ctx, unit)

@@ -181,7 +181,7 @@ type Result struct {
 	beside part.Beside
 }
 
-// Warnings returns the findings of the compiler and of the comparison that do not stand in the way of a deployment.
+// Warnings returns the findings of the compiler and of the comparison that do not prevent a deployment.
 func (r *Result) Warnings() []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Concat(r.Found, r.Incompatible), func(d diag.Diagnostic) bool { return d.Severity != diag.Warning })
 }
@@ -243,7 +243,7 @@ func (s *Service) Deploy(ctx context.Context, r Request) (Result, error) {
 // maxTries is how often a deployment is looked at again.
 const maxTries = 20
 
-// overtaken reports whether a deployment has failed for a fence of what stands beside it.
+// overtaken reports whether a deployment has failed for a fence of another deployment.
 func overtaken(err error) bool {
 	conflict, ok := errors.AsType[*store.SideConflict](err)
 	return ok && conflict.Space != preparedSpace

@@ -108,7 +108,7 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 		return Result{}, errors.Join(err, gone)
 	}
 	if !p.Readiness.Done {
-		// What was begun to be built after it was given up, nobody would let go of.
+		// An index whose build began after it was given up would never be removed.
 		if stored, _, err = s.preparedNow(ctx, e.tenant); err != nil {
 			return Result{}, err
 		}
@@ -287,7 +287,7 @@ func (s *Service) carryOn(ctx context.Context, c *worker.Claim) error {
 		}
 	}
 
-	// What a person has to see to is told, and not tried again.
+	// What a person has to resolve is reported, and not tried again.
 	due := s.clock.Now().Add(preparedPause)
 	if refused, ok := errors.AsType[*j17.Error](err); ok && final(refused.Code) {
 		if refused.Code == j17.CodePreconditionFailed {

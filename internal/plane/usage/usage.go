@@ -188,7 +188,7 @@ const flushInterval = 10 * time.Second
 
 // Run stores counts and sends alerts until the context ends, and then stores the last counts.
 func (m *Meter) Run(ctx context.Context) error {
-	var sender sync.WaitGroup // Whoever gets alerts may be slow.
+	var sender sync.WaitGroup // The receiver of alerts may be slow.
 	defer sender.Wait()
 	if len(m.channels) > 0 {
 		sender.Go(func() { _ = m.alerts.Run(ctx) }) // It ends with the context.
@@ -445,7 +445,7 @@ func (m *Meter) Forget(ctx context.Context, instance string) error {
 	return nil
 }
 
-// failure turns what the store reports into what a user is told.
+// failure turns an error of the store into one for users.
 func failure(err error) error {
 	return j17.Errorf(j17.CodeUnavailable, "What the instance has used cannot be read at the moment. Try again.").Because(err)
 }

@@ -76,7 +76,7 @@ type Aggregates interface {
 	// ReadStreams yields the first durable events of each of several streams, at most so many of each, one stream after the other. It is
 	// ReadStream for callers that do not know how long streams are, at the cost of reading the short ones: a caller that asks
 	// for one event more than it takes sees which are longer. Nothing compares what it yields with the heads, so that a stream without its
-	// last events would pass for a shorter one. Each key stands there once; those in the order of types and ids cost least.
+	// last events would pass for a shorter one. Each key is given once; those in the order of types and ids cost least.
 	ReadStreams(ctx context.Context, t j17.Tenant, keys []j17.Key, most uint64) iter.Seq2[*j17.Event, error]
 
 	// VersionAfter returns the version of the first event of the stream whose StreamID is greater than after;
@@ -87,7 +87,7 @@ type Aggregates interface {
 	Streams(ctx context.Context, t j17.Tenant, aggregateType, after string, limit int) ([]string, error)
 }
 
-// Feed is the role of who reads what happened in a tenant, in its order.
+// Feed is the role of a caller that reads what happened in a tenant, in its order.
 type Feed interface {
 	// ReadFeed yields up to limit durable events of the tenant in order of StreamID, greater than after. No
 	// event ever appears before one that was yielded already. An event is valid until the next step, and what ReadStream
@@ -97,7 +97,7 @@ type Feed interface {
 	// ReadTagged is ReadFeed for the events that have all of some tags, and one of some types. What it costs depends on the events that
 	// have the rarest of the tags, not on the feed. It is an *IndexingError while older events are not indexed yet.
 	//
-	// Tags that seldom meet, or seldom with a type, may cost much without an event. looked, if not nil, is told how many steps were
+	// Tags that seldom meet, or seldom with a type, may cost much without an event. looked, if not nil, is called with how many steps were
 	// taken, some thousand at a time and what is left at the end, and up to which position everything was looked at and handed out, which
 	// is zero where that is not known. A step is to find a place of the index, or to look at the type of an event. Where looked reports
 	// false the reading ends.
@@ -105,7 +105,7 @@ type Feed interface {
 		ctx context.Context, t j17.Tenant, of Tagged, after j17.StreamID, limit int, looked func(steps int, upTo j17.StreamID) (more bool),
 	) iter.Seq2[*j17.Event, error]
 
-	// ReadChanges is ReadFeed with the notes about rewritten events between the events. Who keeps anything that follows from events
+	// ReadChanges is ReadFeed with the notes about rewritten events between the events. Code that keeps derived data
 	// reads these.
 	ReadChanges(ctx context.Context, t j17.Tenant, after j17.StreamID, limit int) iter.Seq2[Entry, error]
 

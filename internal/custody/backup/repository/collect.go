@@ -55,7 +55,7 @@ func (m *marker) remove(ctx context.Context) {
 	}
 }
 
-// mark says that a backup is being written, and waits until nobody collects. Whoever collects puts a marker before looking for those of
+// mark says that a backup is being written, and waits until no collection runs. A collection puts a marker before it looks for those of
 // writers: one of the two sees the other.
 func (r *Repository) mark(ctx context.Context, id string) (*marker, error) {
 	m := &marker{repository: r, name: writing + "/" + id}
@@ -108,7 +108,7 @@ func (r *Repository) written(ctx context.Context, name string) (at time.Time, er
 	return at, nil
 }
 
-// Abandon says that the backup of that id is no longer written: whoever wrote it was cut short.
+// Abandon says that the backup of that id is no longer written: its writer was cut short.
 func (r *Repository) Abandon(ctx context.Context, id string) error {
 	if !plainName(id) {
 		return nil

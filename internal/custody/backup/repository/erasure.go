@@ -18,7 +18,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// Erasure tells what was erased of a tenant: backups of the time before still have it, and who restores one of them has to erase it again.
+// Erasure describes what was erased of a tenant: earlier backups still have it, and a restore from one of them has to erase it again.
 type Erasure struct {
 	Tenant j17.Tenant
 	// Note is that in the feed.
@@ -26,7 +26,7 @@ type Erasure struct {
 	At   time.Time
 	// Number tells those of one erasure apart, from 0.
 	Number int
-	// Events are what stands in the place of what was erased, each with the leaf hash that is kept.
+	// Events are the replacements of erased events, each with the leaf hash that is kept.
 	Events []*j17.Event
 }
 
@@ -41,7 +41,7 @@ type erasureJSON struct {
 
 func erasuresOf(t j17.Tenant) string { return erasures + "/" + string(t) }
 
-// whichBytes is how much of the hash of what it is about stands in the name of a file.
+// whichBytes is how much of the hash of its subject is part of the name of a file.
 const whichBytes = 16
 
 // file is the name of an erasure. Those of other streams, or other events, under the same note have another one: an aggregate that goes along with

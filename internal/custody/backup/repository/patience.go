@@ -27,7 +27,7 @@ const maxAnswer = 8 << 20
 var errSlow = errors.New("the server is too slow: it takes more than 5 seconds a request, or sends and takes less than 16 KiB a second, for too long")
 
 // patience is a transport that waits for a server as long as it gets on: what that costs is counted in bytes and requests, so that a server
-// which hangs, or sends a byte now and then, is given up soon. It has no patience any more then. A server that is just fast enough is waited
+// which hangs, or sends a byte now and then, is given up soon, and stays given up. A server that is just fast enough is waited
 // for as long as there are requests; those of a listing are counted.
 type patience struct {
 	next  http.RoundTripper

@@ -72,7 +72,7 @@ func (x *Reader) Feed(ctx context.Context, t *TenantManifest) iter.Seq2[*store.A
 	}
 }
 
-// errEnough ends a reading whose caller wants no more.
+// errEnough ends a reading whose caller has enough.
 var errEnough = errors.New("enough")
 
 // segment passes the entries of a segment and checks that they are those that the manifest says.

@@ -73,7 +73,7 @@ const itemPartBytes = 1 << 20
 // maxContent bounds what a part holds: the largest value, in base64, may come on top.
 const maxContent = partBytes + store.MaxUnitBytes/3*4 + 1<<20
 
-// maxFile bounds the file of a part, of which encryption and a compression that does not help make no more than so much.
+// maxFile bounds the file of a part, of which encryption and a compression that does not help make at most so much.
 const maxFile = maxContent + maxContent/64 + 1<<20
 
 // Try finds out whether backups can be written, read, listed and removed. It leaves nothing behind, unless removing fails.

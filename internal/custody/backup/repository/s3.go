@@ -150,7 +150,7 @@ func (b *bucket) Get(ctx context.Context, name string, limit int64) ([]byte, err
 }
 
 // mostListed is how many objects a listing may have. Its requests may be emptyPages, and one more for each fewestAPage objects that have come:
-// usually a thousand come with each. Whoever answers decides what it says, and all objects are remembered.
+// usually a thousand come with each. The server decides what a listing says, and all objects are remembered.
 const (
 	mostListed  = 2 << 20
 	emptyPages  = 1 << 10
@@ -221,7 +221,7 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 	return err
 }
 
-// RefusedError is an error of S3Options.Dial that may be shown to whoever has named the server.
+// RefusedError is an error of S3Options.Dial that may be shown to the operator who has named the server.
 type RefusedError struct{ Reason string }
 
 // Error returns the reason.

@@ -42,8 +42,8 @@ func (e *RecipientError) Unwrap() error { return e.Err }
 // MaxRecipients is the number of recipients that backups can be encrypted to.
 const MaxRecipients = 20
 
-// NewSeal returns the seal for age recipients, none of which leaves parts readable. Whoever has the same secret finds the same contents
-// under the same names. A recipient that is none is a *RecipientError.
+// NewSeal returns the seal for age recipients, none of which leaves parts readable. With the same secret the same contents have
+// the same names. A recipient that is none is a *RecipientError.
 func NewSeal(recipients []string, secret []byte) (Seal, error) {
 	if len(recipients) == 0 {
 		return Seal{}, nil

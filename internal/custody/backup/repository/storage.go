@@ -38,7 +38,7 @@ type storage interface {
 	String() string
 }
 
-// file is what a listing tells of a file.
+// file is the entry of a file in a listing.
 type file struct {
 	Name  string
 	Bytes int64
@@ -181,7 +181,7 @@ func (f *folder) Get(ctx context.Context, name string, limit int64) ([]byte, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(f.at(name)) // before it is opened: that of a pipe waits for whoever writes to it
+	info, err := os.Stat(f.at(name)) // before it is opened: opening a pipe waits for its writer
 	if err != nil {
 		return nil, err
 	}

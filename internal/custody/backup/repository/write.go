@@ -63,11 +63,11 @@ type Writer struct {
 	mu             sync.Mutex
 	known, checked map[string]bool
 	parts, bytes   atomic.Int64
-	// listed is how many parts the manifest will have. It belongs to who writes tenants.
+	// listed is how many parts the manifest will have. It belongs to the goroutine that writes tenants.
 	listed int
 }
 
-// job is a content that becomes a part. of is told when that is done, or nothing is stored any longer.
+// job is a content that becomes a part. of is notified when that is done, or nothing is stored any longer.
 type job struct {
 	content []byte
 	part    *Part
@@ -93,7 +93,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 		}
 	}()
 
-	// Nothing is collected from here on, so that what is there stays there.
+	// No collection runs from here on, so that the present parts stay.
 	if w.marker, err = r.mark(ctx, h.ID); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (r *Repository) NewBackup(ctx context.Context, h Head) (_ *Writer, err erro
 	return w, nil
 }
 
-// work stores what is handed over, until there is no more.
+// work stores what is handed over, until nothing is left.
 func (w *Writer) work(with *packer) {
 	for j := range w.jobs {
 		if w.ctx.Err() == nil {
@@ -145,7 +145,7 @@ func (w *Writer) store(with *packer, j job) error {
 		return err
 	}
 
-	// The name reports whether it is there. Who is first with a name stores the part.
+	// The name says whether it is there. The first job with a name stores the part.
 	name := nameOf(w.seal.names, j.content)
 	j.part.Name, j.part.Bytes = name, int64(len(j.content))
 	w.mu.Lock()
@@ -168,8 +168,8 @@ func (w *Writer) store(with *packer, j job) error {
 	return nil
 }
 
-// same reports whether a part that was stored before still holds what its name says. Where that cannot be told, or costs more than to
-// store it again, it says no.
+// same reports whether a part that was stored before still holds what its name says. Where that cannot be found out, or costs more than to
+// store it again, it returns false.
 func (w *Writer) same(content []byte, name string) bool {
 	if w.seal.Encrypted() || !w.repository.storage.Cheap() {
 		return false
@@ -331,7 +331,7 @@ func (t *TenantWriter) Bounds(previous []Segment) {
 	}
 }
 
-// Keep takes over a segment of an earlier backup with the same seal. Where its part is not there any more it is ErrMissing, and the
+// Keep takes over a segment of an earlier backup with the same seal. Where its part no longer exists it is ErrMissing, and the
 // section has to be read.
 func (t *TenantWriter) Keep(s Segment) error {
 	if err := t.Cut(); err != nil {
@@ -551,7 +551,7 @@ func (t *TenantWriter) manifest() TenantManifest {
 
 // Resume returns how many of a parent's segments an incremental backup keeps that has so many events to add. The small ones at the end are
 // read again and merged with what is new, so that backups that follow each other closely do not leave a heap of small parts; what is read
-// again is no more than what is new at each step.
+// again is at most as much as what is new at each step.
 func Resume(parent []Segment, fresh uint64) (kept int) {
 	kept = len(parent)
 	for kept > 0 && fresh > 0 {

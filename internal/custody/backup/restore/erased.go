@@ -88,7 +88,7 @@ func (x *erased) had(n *store.Note) {
 	}
 }
 
-// of returns what stands in the place of an event that was erased after the backup, nil for any other. Events come in the order of the feed.
+// of returns the replacement of an event that was erased after the backup, nil for any other. Events come in the order of the feed.
 func (x *erased) of(e *j17.Event) (*j17.Event, error) {
 	raw, err := x.markers.of(e.StreamID)
 	if err != nil {

@@ -99,7 +99,7 @@ func (r *tenant) items() error {
 		switch {
 		case err != nil:
 		case madeAnew(i.Space):
-		case r.out.Erased > 0 && ofIndexes(&i): // it shows what was erased, and is built anew
+		case r.out.Erased > 0 && ofIndexes(&i): // it shows what was erased, and is rebuilt
 		case r.out.Past && r.from.Tenant != j17.System:
 			err = past.item(i)
 		default:

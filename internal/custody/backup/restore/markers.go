@@ -24,7 +24,7 @@ const (
 	maxMarker = 1 << 20
 )
 
-// markers puts what stands in the place of erased events in the order of the feed, in bounded memory: what is more goes into a file in sorted
+// markers sorts the replacements of erased events in the order of the feed, in bounded memory: what is more goes into a file in sorted
 // runs, which are merged when they are read. Of those of one position the last one that was added counts.
 type markers struct {
 	temp string
@@ -41,7 +41,7 @@ type markers struct {
 	reading runHeap
 }
 
-// marker is what stands in the place of an event: its position and its bytes.
+// marker is the replacement of an event: its position and its bytes.
 type marker struct {
 	at  j17.StreamID
 	raw []byte

@@ -199,7 +199,7 @@ func (r *tenant) note(n store.Note) error {
 	return r.failed(r.load.Note(n))
 }
 
-// step tells of the progress now and then.
+// step reports the progress now and then.
 func (r *tenant) step() {
 	if r.steps++; r.steps%progressSteps == 0 && r.Progress != nil {
 		r.Progress()

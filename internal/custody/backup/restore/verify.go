@@ -24,7 +24,7 @@ type Verifier struct {
 	others map[string]bool
 }
 
-// span is where bytes stand in a file.
+// span is the place of bytes in a file.
 type span struct {
 	at     int64
 	length int
