@@ -172,7 +172,7 @@ const drainTime = 10 * time.Second
 
 // drain sends what has been answered and then reads what is left of the body, unless its sender waits for permission to send
 // it.
-func (c *call) drain(w http.ResponseWriter) {
+func drain(c *call, w http.ResponseWriter) {
 	control := http.NewResponseController(w)
 	_ = control.Flush() // the client may be gone, there is nobody to tell
 	if strings.EqualFold(c.request.Header.Get("Expect"), "100-continue") {
@@ -194,7 +194,7 @@ func (c *call) fail(w http.ResponseWriter, err error) {
 		c.api.guard.refusals.note(c, e)
 		_ = http.NewResponseController(w).EnableFullDuplex() // else the server reads on before it answers; HTTP/2 does not
 		c.release()                                          // what is drained is kept nowhere
-		defer c.drain(w)
+		defer drain(c, w)
 	}
 
 	// What the client is to do.

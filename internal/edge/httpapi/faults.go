@@ -195,3 +195,10 @@ func (fl *faultLog) redacted(body any, less func() any) []byte {
 	}
 	return []byte(fl.registry.Faults.Redact(string(raw)))
 }
+
+// row is the error that a row has in place of what cannot be computed.
+func (fl *faultLog) row(err error) ([]byte, error) {
+	said := rowError(err)
+	said.Error = fl.registry.Faults.Redact(said.Error)
+	return marshal(said)
+}

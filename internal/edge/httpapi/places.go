@@ -399,7 +399,7 @@ func (*placeHandlers) appendStateOf(c *call, b []byte, a *place.Ask, row *place.
 	case a.Bare:
 		return b, nil
 	case row.Err != nil:
-		raw, err := c.rowError(row.Err)
+		raw, err := c.api.faults.row(row.Err)
 		return append(append(b, `,"error":`...), raw...), err
 	default:
 		return append(append(b, `,"data":`...), row.State...), nil

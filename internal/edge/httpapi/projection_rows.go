@@ -150,15 +150,8 @@ func (*projectionHandlers) appendRowHead(c *call, b []byte, row *projection.Row,
 	if row.Err == nil {
 		return append(b, `,"data":`...), nil
 	}
-	raw, err := c.rowError(row.Err)
+	raw, err := c.api.faults.row(row.Err)
 	return append(append(b, `,"error":`...), raw...), err
-}
-
-// rowError is what stands in a row in place of what cannot be computed.
-func (c *call) rowError(err error) ([]byte, error) {
-	said := rowError(err)
-	said.Error = c.api.Registry.Faults.Redact(said.Error)
-	return marshal(said)
 }
 
 // rowError returns what is said of a row that cannot be computed. As everywhere, the cause is not shown.
