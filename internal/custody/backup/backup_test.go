@@ -90,12 +90,7 @@ func newHouse(tb testing.TB, change func(*backup.Options)) *house {
 		Spaces: []part.Space{
 			{Declared: store.Declared{Space: control.SecretSpace}, Secret: true},
 			{Declared: store.Declared{Space: "made.anew"}, Derived: true},
-			{Declared: store.Declared{Space: "half"}, Open: func(value []byte) []byte {
-				if before, _, found := bytes.Cut(value, []byte("secret")); found {
-					return before
-				}
-				return nil
-			}},
+			{Declared: store.Declared{Space: "half"}, Open: beforeSecret},
 		},
 		Folder: h.folder, KeyFile: filepath.Join(tb.TempDir(), "backup.key"), Private: true, Program: "test",
 		Free:      func(string) (uint64, uint64, error) { return 1 << 40, 1 << 41, nil },

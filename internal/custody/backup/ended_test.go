@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -272,4 +273,12 @@ func TestErasedAndRemoved(t *testing.T) {
 			t.Errorf("removed before %s: %+v, %v", before, e, err)
 		}
 	}
+}
+
+// beforeSecret returns what stands in a value before its secret, nil where it has none.
+func beforeSecret(value []byte) []byte {
+	if before, _, found := bytes.Cut(value, []byte("secret")); found {
+		return before
+	}
+	return nil
 }
