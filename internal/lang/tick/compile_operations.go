@@ -1,6 +1,7 @@
 package tick
 
 import (
+	"cmp"
 	"slices"
 
 	"j17/internal/base/value"
@@ -453,69 +454,46 @@ func operationMeant(l *diag.List, name string) string {
 	}
 }
 
-// example returns a correct use of an operation or a predicate, for hints.
+// example returns a correct use of an operation or a predicate, or of "find", which belongs to one, for hints.
 func example(name string) string {
-	switch name {
-	// Operations.
-	case "set":
-		return `{"set": {"target": "status", "value": "active"}}`
-	case "merge":
-		return `{"merge": {"target": "profile", "value": "$.data"}}`
-	case "append":
-		return `{"append": {"target": "items", "value": "$.data.item"}}`
-	case "remove":
-		return `{"remove": {"target": "items", "where": {"id": "$.data.id"}}}`
-	case "increment", "decrement":
-		return `{"` + name + `": {"target": "count", "by": 1}}`
-	case "filter":
-		return `{"filter": {"target": "items", "keep": {"equals": ["$item.active", true]}}}`
-	case "map":
-		return `{"map": {"target": "items", "apply": [{"set": {"target": "done", "value": true}}]}}`
-	case "update_where":
-		return `{"update_where": {"target": "items", "match": {"id": "$.data.id"}, "merge": {"done": true}}}`
-	case "upsert":
-		return `{"upsert": {"target": "items", "match": {"id": "$.data.id"}, "value": "$.data"}}`
-	case "append_unique":
-		return `{"append_unique": {"target": "tags", "value": "$.data.tag"}}`
-	case "set_at":
-		return `{"set_at": {"target": "settings", "key": "$.data.name", "value": "$.data.value"}}`
-	case "merge_at":
-		return `{"merge_at": {"target": "members", "key": "$.data.id", "value": {"role": "$.data.role"}}}`
-	case "remove_at":
-		return `{"remove_at": {"target": "settings", "key": "$.data.name"}}`
-	case "increment_at", "decrement_at":
-		return `{"` + name + `": {"target": "votes", "key": "$.data.option", "by": 1}}`
-	case "if":
-		return `{"if": {"equals": ["$.data.done", true]}, "then": [...], "else": [...]}`
-	case "let":
-		return `{"let": {"name": "$found", "find": {"in": "items", "where": {"id": "$.data.id"}}}}`
-	// What belongs to them.
-	case "find":
-		return `{"in": "items", "where": {"id": "$.data.id"}}`
-	// Predicates.
-	case "equals", "eq", "not_equals":
-		return `{"` + name + `": ["$.data.status", "active"]}`
-	case "gt", "gte", "lt", "lte":
-		return `{"` + name + `": ["$.data.amount", 100]}`
-	case "in", "not_in":
-		return `{"` + name + `": ["$.data.status", ["open", "held"]]}`
-	case "exists":
-		return `{"exists": "$.data.email"}`
-	case "includes":
-		return `{"includes": {"array": "@.tags", "value": "$.data.tag"}}`
-	case "minItems":
-		return `{"minItems": {"array": "@.items", "min": 1}}`
-	case "maxItems":
-		return `{"maxItems": {"array": "@.items", "max": 5}}`
-	case "expired":
-		return `{"expired": {"timestamp": "$item.created_at", "maxAgeSeconds": 3600, "now": "$.metadata.timestamp"}}`
-	case "every", "some":
-		return `{"` + name + `": {"in": "items", "match": {"equals": ["$item.done", true]}}}`
-	case "subset_of":
-		return `{"subset_of": {"items": "@.required", "array": "@.done"}}`
-	case "and", "or":
-		return `{"` + name + `": [{"exists": "$.data.a"}, {"exists": "$.data.b"}]}`
-	default:
-		return `{"not": {"equals": ["$.data.status", "deleted"]}}`
-	}
+	return cmp.Or(map[string]string{
+		"set":           `{"set": {"target": "status", "value": "active"}}`,
+		"merge":         `{"merge": {"target": "profile", "value": "$.data"}}`,
+		"append":        `{"append": {"target": "items", "value": "$.data.item"}}`,
+		"remove":        `{"remove": {"target": "items", "where": {"id": "$.data.id"}}}`,
+		"increment":     `{"increment": {"target": "count", "by": 1}}`,
+		"decrement":     `{"decrement": {"target": "count", "by": 1}}`,
+		"filter":        `{"filter": {"target": "items", "keep": {"equals": ["$item.active", true]}}}`,
+		"map":           `{"map": {"target": "items", "apply": [{"set": {"target": "done", "value": true}}]}}`,
+		"update_where":  `{"update_where": {"target": "items", "match": {"id": "$.data.id"}, "merge": {"done": true}}}`,
+		"upsert":        `{"upsert": {"target": "items", "match": {"id": "$.data.id"}, "value": "$.data"}}`,
+		"append_unique": `{"append_unique": {"target": "tags", "value": "$.data.tag"}}`,
+		"set_at":        `{"set_at": {"target": "settings", "key": "$.data.name", "value": "$.data.value"}}`,
+		"merge_at":      `{"merge_at": {"target": "members", "key": "$.data.id", "value": {"role": "$.data.role"}}}`,
+		"remove_at":     `{"remove_at": {"target": "settings", "key": "$.data.name"}}`,
+		"increment_at":  `{"increment_at": {"target": "votes", "key": "$.data.option", "by": 1}}`,
+		"decrement_at":  `{"decrement_at": {"target": "votes", "key": "$.data.option", "by": 1}}`,
+		"if":            `{"if": {"equals": ["$.data.done", true]}, "then": [...], "else": [...]}`,
+		"let":           `{"let": {"name": "$found", "find": {"in": "items", "where": {"id": "$.data.id"}}}}`,
+		"find":          `{"in": "items", "where": {"id": "$.data.id"}}`,
+		"equals":        `{"equals": ["$.data.status", "active"]}`,
+		"eq":            `{"eq": ["$.data.status", "active"]}`,
+		"not_equals":    `{"not_equals": ["$.data.status", "active"]}`,
+		"gt":            `{"gt": ["$.data.amount", 100]}`,
+		"gte":           `{"gte": ["$.data.amount", 100]}`,
+		"lt":            `{"lt": ["$.data.amount", 100]}`,
+		"lte":           `{"lte": ["$.data.amount", 100]}`,
+		"in":            `{"in": ["$.data.status", ["open", "held"]]}`,
+		"not_in":        `{"not_in": ["$.data.status", ["open", "held"]]}`,
+		"exists":        `{"exists": "$.data.email"}`,
+		"includes":      `{"includes": {"array": "@.tags", "value": "$.data.tag"}}`,
+		"minItems":      `{"minItems": {"array": "@.items", "min": 1}}`,
+		"maxItems":      `{"maxItems": {"array": "@.items", "max": 5}}`,
+		"expired":       `{"expired": {"timestamp": "$item.created_at", "maxAgeSeconds": 3600, "now": "$.metadata.timestamp"}}`,
+		"every":         `{"every": {"in": "items", "match": {"equals": ["$item.done", true]}}}`,
+		"some":          `{"some": {"in": "items", "match": {"equals": ["$item.done", true]}}}`,
+		"subset_of":     `{"subset_of": {"items": "@.required", "array": "@.done"}}`,
+		"and":           `{"and": [{"exists": "$.data.a"}, {"exists": "$.data.b"}]}`,
+		"or":            `{"or": [{"exists": "$.data.a"}, {"exists": "$.data.b"}]}`,
+	}[name], `{"not": {"equals": ["$.data.status", "deleted"]}}`)
 }

@@ -276,8 +276,5 @@ func comparisonMeant(l *diag.List, text string) string {
 	return value.ObjectValue(value.Member{Key: name, Value: value.ArrayValue(value.StringValue(words[0]), operand)}).String()
 }
 
-func wordList(words []string) string {
-	words = slices.Sorted(slices.Values(words))
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " and " + words[last]
-}
+// wordList joins words in alphabetical order.
+func wordList(words []string) string { return diag.Join(slices.Sorted(slices.Values(words)), "and") }

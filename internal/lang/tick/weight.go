@@ -344,17 +344,9 @@ func (w *weigher) eval(n node) weight {
 		}
 		return cost
 	case *objectNode:
-		total := units(float64(1 + 2*len(n.keys)))
-		for _, v := range n.values {
-			total = sum(total, w.eval(v))
-		}
-		return total
+		return sum(units(float64(1+2*len(n.keys))), w.all(n.values))
 	case *arrayNode:
-		total := units(float64(1 + len(n.elems)))
-		for _, v := range n.elems {
-			total = sum(total, w.eval(v))
-		}
-		return total
+		return sum(units(float64(1+len(n.elems))), w.all(n.elems))
 	case *mergeNode:
 		total := units(0)
 		for _, v := range n.items {
@@ -402,17 +394,9 @@ func (w *weigher) size(n node) weight {
 		}
 		return total
 	case *arrayNode:
-		total := units(2)
-		for _, v := range n.elems {
-			total = sum(total, units(1), w.size(v))
-		}
-		return total
+		return sum(units(float64(2+len(n.elems))), w.sizes(n.elems))
 	case *mergeNode:
-		total := units(2)
-		for _, v := range n.items {
-			total = sum(total, units(1), w.size(v))
-		}
-		return total
+		return sum(units(float64(2+len(n.items))), w.sizes(n.items))
 	default:
 		return w.result(n)
 	}
