@@ -37,7 +37,7 @@ const (
 		"keep it; what is no longer written does no harm"
 	projectionRemoved diag.Message = "warning at key: the projection %q was removed; requests for it will fail\n" +
 		"keep it while anybody still asks for it"
-	tagRemoved diag.Message = "warning at key: no event type has the tag %q any more; conditions and filters that name it will be refused\n" +
+	tagRemoved diag.Message = "warning at key: no event type has the tag %q any longer; conditions and filters that name it will be refused\n" +
 		"keep it while anybody still names it"
 	askedOtherwise diag.Message = "warning at key: the projection %q is asked for with %s now and was with %s; requests of the old form will fail\n" +
 		"declare it under another name, and keep the old one while anybody still asks for it"
