@@ -505,7 +505,7 @@ func TestReadState(t *testing.T) {
 	r.state = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "1024 KiB")
 	r.err = &client.Error{Problem: j17.Errorf(j17.CodeConflict, "The key %s is shown here", secret).At("metadata.previous_length"), Status: 409, ErrorID: "e-1"}
-	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "The key [API key] is shown here.", "Code: conflict", "Place: metadata.previous_length", "What to do: Read again and decide anew.", "e-1")
+	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "The key [API key] is shown here.", "Code: conflict", "Place: metadata.previous_length", "What to do: Read again and decide again.", "e-1")
 	r.err = errors.New("there is no API key: pass --key")
 	refusal(t, s, "read_state", `{"type":"counter","id":"global"}`, "There is no API key: pass --key.")
 }
