@@ -138,7 +138,7 @@ func bareGoroutines() map[string]string {
 	return map[string]string{
 		"backup Service.Run":                     "loops",
 		"backup Service.awaitMore":               "waits",
-		"backup collector.collectAt":               "waits",
+		"backup collector.collectAt":             "waits",
 		"backup Service.note":                    "waits",
 		"backup/repository Repository.NewBackup": "inside",
 		"backup/repository Reader.contents":      "inside",

@@ -17,14 +17,20 @@ import (
 	"j17/internal/storage/store"
 )
 
-// These are the types of what an engine reads.
-type (
-	State     = fold.State
-	Version   = fold.Version
-	Moment    = fold.Moment
-	Loaded    = fold.Loaded
-	LoadError = fold.LoadError
-)
+// State is the state of an aggregate, as package fold loads it.
+type State = fold.State
+
+// Version says how far a stream was folded.
+type Version = fold.Version
+
+// Moment is the environment as of one position.
+type Moment = fold.Moment
+
+// Loaded is what a load has found.
+type Loaded = fold.Loaded
+
+// LoadError is the failure of one of several loads.
+type LoadError = fold.LoadError
 
 // Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
 func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
