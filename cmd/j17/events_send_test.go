@@ -180,7 +180,7 @@ func TestSendSurvivesKills(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !strings.Contains(out.String(), "Going on where ") || !strings.Contains(out.String(), `"complete":true,"events":3000`) {
+	if !strings.Contains(out.String(), "Resuming from ") || !strings.Contains(out.String(), `"complete":true,"events":3000`) {
 		t.Errorf("%s", out)
 	}
 	exactlyOnce(t, p, lines)
