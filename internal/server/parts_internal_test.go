@@ -101,7 +101,8 @@ func TestParts(t *testing.T) {
 	got += "\nTheir spaces, with what is said of the items.\n\n" + table(t, rows)
 
 	const golden = "testdata/parts.txt"
-	if flag.Lookup("update").Value.String() == "true" { // the flag is that of the frozen data
+	// The flag is that of the frozen data, which is not compiled under the race detector.
+	if update := flag.Lookup("update"); update != nil && update.Value.String() == "true" {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
