@@ -269,6 +269,14 @@ func (a *authority) getAt(ctx context.Context, address, name string) (int, error
 func (a *authority) customer(t *testing.T) server.ServeOptions {
 	t.Helper()
 	o := options(t)
+
+	// A renewal in the background may write its last file after the server has ended, which t.TempDir would call a failure.
+	dir, err := os.MkdirTemp("", "j17-acme") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	o.Dir = filepath.Join(dir, "data")
 	o.HTTPListen = "127.0.0.1:0"
 	o.OperatorEmail, o.OperatorPasswordFile = adminEmail, file(t, adminPass)
 	o.ACME.On, o.ACME.Directory = true, a.URL+"/dir"
