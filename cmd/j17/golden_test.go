@@ -128,6 +128,10 @@ func goldenWork(t *testing.T, p *process) {
 	if err != nil && !*update {
 		t.Fatal(err)
 	}
+	// Where GOGC is set, as it is for 'make test', the server leaves the collector as it is told.
+	if os.Getenv("GOGC") != "" {
+		want = []byte(strings.Replace(string(want), "collector\n", "", 1))
+	}
 	var names []string
 	await(t, "all work in the background", func() bool {
 		names = nil
@@ -136,5 +140,9 @@ func goldenWork(t *testing.T, p *process) {
 		}
 		return *update || len(names) >= strings.Count(string(want), "\n")
 	})
-	golden(t, "background.txt", strings.Join(names, ""))
+	if *update {
+		golden(t, "background.txt", strings.Join(names, ""))
+	} else if diff := cmp.Diff(string(want), strings.Join(names, "")); diff != "" {
+		t.Errorf("the names in testdata/background.txt and those of the server (+):\n%s", diff)
+	}
 }
