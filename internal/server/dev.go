@@ -22,6 +22,7 @@ import (
 
 	"j17"
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/core/worker"
 	"j17/internal/edge/httpapi"
 	"j17/internal/lang/compare"
@@ -279,7 +280,7 @@ func (d *Dev) saveCredentials() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(d.server.options.Dir, credentialsFile), append(raw, '\n'))
+	return keyfile.Write(filepath.Join(d.server.options.Dir, credentialsFile), append(raw, '\n'))
 }
 
 // keepOffset keeps by how much the clock is about to be moved, so that it never shows less after a restart.
@@ -368,23 +369,6 @@ func newPassword() string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
-// writeFile writes a file that only its owner may read, in one step.
-func writeFile(name string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }
 
 // checkFile reads and compiles the spec file, so that one that is missing or wrong leaves no data folder behind.

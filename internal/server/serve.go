@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"j17/internal/base/clock"
+	"j17/internal/base/keyfile"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/backup/repository"
 	"j17/internal/edge/httpapi"
@@ -757,7 +758,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 			}
 			return nil
 		}
-		if err := writeFile(file, []byte(token)); err != nil {
+		if err := keyfile.Write(file, []byte(token)); err != nil {
 			return err
 		}
 	}
@@ -782,5 +783,5 @@ func nodeIdentity(dir string) (string, error) {
 		return "", err
 	}
 	identity := rand.Text()
-	return identity, writeFile(file, []byte(identity))
+	return identity, keyfile.Write(file, []byte(identity))
 }

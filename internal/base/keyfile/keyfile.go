@@ -44,7 +44,7 @@ func (f *File) open() ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, Bytes)
 		_, _ = rand.Read(key) // never fails
-		err = writeNew(f.name, key)
+		err = Write(f.name, key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key file of the data folder cannot be read or made: %w", err)
@@ -56,8 +56,8 @@ func (f *File) open() ([]byte, error) {
 	return key, nil
 }
 
-// writeNew writes a file that only its owner may read, in one step.
-func writeNew(name string, data []byte) error {
+// Write writes a file that only its owner may read, in one step: after a failure it is what it was.
+func Write(name string, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
 	if err != nil {
 		return err

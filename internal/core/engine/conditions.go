@@ -42,7 +42,7 @@ func (d *deployed) indexedTags(ctx context.Context, tags []string) error {
 	if names == nil || d.env.e.hooks.tagged == nil {
 		return nil
 	}
-	return StorageError(d.env.e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
+	return store.UserError(d.env.e.hooks.tagged(ctx, d.env.tenant, d.Decider, d.fences, names))
 }
 
 // unless is a condition as a commit compares it that was decided at a position.
@@ -76,7 +76,7 @@ func (x *execution) absent(ctx context.Context, p *plan) error {
 	// What is there comes before what the commit compares.
 	extent, err := x.e.store.Extent(ctx, x.d.env.tenant)
 	if err != nil {
-		return StorageError(err)
+		return store.UserError(err)
 	}
 	for i := range x.a.Conditions {
 		c := &x.a.Conditions[i]
@@ -123,7 +123,7 @@ func (x *execution) forbidden(ctx context.Context, p *plan, c *decider.Condition
 	}
 	for ev, err := range x.e.store.ReadTagged(ctx, x.d.env.tenant, store.Tagged{Tags: c.Tags, Types: typesOf(c)}, reached, all, looked) {
 		if err != nil {
-			return StorageError(err)
+			return store.UserError(err)
 		}
 		if !x.b.Spend(workOfMatch) {
 			break

@@ -123,7 +123,7 @@ func refusing(events []decider.Event, err error) (*Outlook, error) {
 // bounded returns why a plan is refused whose additions would bring an item beyond its bound, as the store would find.
 func (x *execution) bounded(ctx context.Context, p *plan) error {
 	if err := p.unit.Validate(); err != nil {
-		return StorageError(err)
+		return store.UserError(err)
 	}
 	var r store.Result
 	for i := range p.unit.Side {
@@ -133,7 +133,7 @@ func (x *execution) bounded(ctx context.Context, p *plan) error {
 		}
 		n, err := store.Counter(ctx, x.e.store, x.c.Tenant, s.Space, s.Key)
 		if err != nil {
-			return StorageError(err)
+			return store.UserError(err)
 		}
 		if more, err := strconv.ParseInt(string(s.Value), 10, 64); err == nil && n+more > s.Most {
 			r.Sides = append(r.Sides, store.SideConflict{Space: s.Space, Key: s.Key, Full: true})
@@ -156,7 +156,7 @@ func (x *execution) statesAfter(ctx context.Context, p *plan, o *Outlook) error 
 	}
 	heads, err := x.e.store.Heads(ctx, x.c.Tenant, keys)
 	if err != nil {
-		return StorageError(err)
+		return store.UserError(err)
 	}
 
 	// Their states, as far as there is room and work for them.

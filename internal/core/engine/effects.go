@@ -31,7 +31,7 @@ func (d *deployed) derived(ctx context.Context, events []decider.Event) (sides [
 	for _, of := range d.env.e.hooks.derived {
 		more, err := of(ctx, entering)
 		if err != nil {
-			return nil, entering, StorageError(err)
+			return nil, entering, store.UserError(err)
 		}
 		if sides == nil {
 			sides = more

@@ -204,7 +204,7 @@ func (d *deployed) append(ctx context.Context, unit *store.Append) (store.Result
 		results, err = d.env.commit(ctx, []store.Append{*unit})
 	}
 	if err != nil {
-		return store.Result{}, StorageError(err)
+		return store.Result{}, store.UserError(err)
 	}
 	if d.RefusedBy(&results[0]) {
 		return store.Result{}, errRedeployed
@@ -271,7 +271,7 @@ func (d *deployed) renew(ctx context.Context) error {
 		return nil
 	case <-asked.done:
 	case <-ctx.Done():
-		return StorageError(ctx.Err())
+		return store.UserError(ctx.Err())
 	}
 	switch {
 	case env.current.Load() != d:

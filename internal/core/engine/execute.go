@@ -81,7 +81,7 @@ func (x *execution) first(ctx context.Context) (*store.Result, error) {
 		return nil, nil
 	}
 	first, err := x.e.store.Command(ctx, x.c.Tenant, commandID(x.c.IdempotencyKey))
-	return first, StorageError(err)
+	return first, store.UserError(err)
 }
 
 // admit checks the command. first is not nil where it was carried out before.

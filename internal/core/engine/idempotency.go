@@ -75,7 +75,7 @@ func readMemo(memo []byte, aggregateType string, events int) (*plan, error) {
 		}
 	}
 	if !ok || p.own == 0 {
-		return nil, StorageError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", p.own, events)})
+		return nil, store.UserError(&store.CorruptionError{Where: "the record of an idempotency key", Err: fmt.Errorf("%d own events of %d", p.own, events)})
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/fold"
 	"j17/internal/storage/store"
 	"j17/internal/storage/storetest"
 )
@@ -40,9 +41,9 @@ func TestWhatWasLearnedIsNotRead(t *testing.T) {
 	r := &reading{Store: f.Store}
 	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
-	moment := func() *engine.Moment { return present(t, f.Store, e) }
+	moment := func() *fold.Moment { return present(t, f.Store, e) }
 	reads := func() int64 { return r.single.Load() + r.several.Load() }
-	load := func(m *engine.Moment) int64 {
+	load := func(m *fold.Moment) int64 {
 		t.Helper()
 		before := reads()
 		if _, err := m.Load(t.Context(), keys, false); err != nil {
@@ -50,7 +51,7 @@ func TestWhatWasLearnedIsNotRead(t *testing.T) {
 		}
 		return reads() - before
 	}
-	learn := func(ctx context.Context, events []*j17.Event, rewrites uint64) *engine.Moment {
+	learn := func(ctx context.Context, events []*j17.Event, rewrites uint64) *fold.Moment {
 		t.Helper()
 		m := moment()
 		if err := m.Learn(ctx, events, rewrites); err != nil {

@@ -11,6 +11,7 @@ import (
 	"j17"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/fold"
 	"j17/internal/storage/store"
 )
 
@@ -81,7 +82,7 @@ func TestShortStreamsAreReadTogether(t *testing.T) {
 		t.Errorf("%d states are kept of what was wanted once", n)
 	}
 	before := r.single.Load() // of the nine with few events, two may share a place among those wanted before
-	var loaded []engine.Loaded
+	var loaded []fold.Loaded
 	for range 3 {
 		if loaded, err = m.Load(t.Context(), keys, false); err != nil {
 			t.Fatal(err)
@@ -118,7 +119,7 @@ func TestShortStreamsThatHaveGoneOnAreReadTogether(t *testing.T) {
 	r := &reading{Store: f.Store}
 	e := engine.New(engine.Options{Store: r, Clock: f.Clock, Logger: slog.New(slog.DiscardHandler)})
 	e.Deploy(enginetest.Tenant, enginetest.Compiled(t, enginetest.CounterSpec), nil)
-	moment := func() *engine.Moment { return present(t, f.Store, e) }
+	moment := func() *fold.Moment { return present(t, f.Store, e) }
 
 	// Each is kept from some time on.
 	m := moment()
@@ -202,7 +203,7 @@ func TestARewriteMeetsAReadOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range loaded {
-		want := engine.Version{Length: 2}
+		want := fold.Version{Length: 2}
 		if i == 4 {
 			want.Generation = 1
 		}

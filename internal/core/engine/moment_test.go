@@ -10,6 +10,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/fold"
 	"j17/internal/storage/store"
 )
 
@@ -38,7 +39,7 @@ func TestAMomentIsExact(t *testing.T) {
 	}
 
 	// Moments of the present, looked at now and once more when all is written.
-	var taken []*engine.Moment
+	var taken []*fold.Moment
 	var lengths [][]uint64
 	for last := uint64(0); last < 3*rounds && !t.Failed(); {
 		now, err := f.Store.Moment(t.Context(), enginetest.Tenant)
@@ -68,7 +69,7 @@ func TestAMomentIsExact(t *testing.T) {
 }
 
 // present returns the moment of an engine that it is now.
-func present(t *testing.T, st store.Store, e *engine.Engine) *engine.Moment {
+func present(t *testing.T, st store.Store, e *engine.Engine) *fold.Moment {
 	t.Helper()
 	now, err := st.Moment(t.Context(), enginetest.Tenant)
 	if err != nil {
@@ -83,7 +84,7 @@ func present(t *testing.T, st store.Store, e *engine.Engine) *engine.Moment {
 }
 
 // matches compares what a moment shows of counters with how often each has counted.
-func matches(t *testing.T, m *engine.Moment, keys []j17.Key, lengths []uint64) {
+func matches(t *testing.T, m *fold.Moment, keys []j17.Key, lengths []uint64) {
 	t.Helper()
 	for _, replay := range []bool{false, true} {
 		loaded, err := m.Load(t.Context(), keys, replay)
@@ -155,7 +156,7 @@ func TestAMomentNamesWhatCannotBeFolded(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = m.Load(t.Context(), keys, false)
-	if failed, ok := errors.AsType[*engine.LoadError](err); !ok || failed.Key != keys[1] {
+	if failed, ok := errors.AsType[*fold.LoadError](err); !ok || failed.Key != keys[1] {
 		t.Errorf("loading %v: %v", keys, err)
 	}
 }

@@ -102,7 +102,7 @@ func (n *names) name(ctx context.Context, t j17.Tenant, space store.Space, key s
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
-	return string(item.Value), StorageError(err)
+	return string(item.Value), store.UserError(err)
 }
 
 // Resolve returns the key of an aggregate by its id or one of its public names. An aggregate of an id need not exist; the error is

@@ -133,7 +133,7 @@ func (r *batch) store(ctx context.Context, outcomes []Outcome) (done int) {
 	}
 	results, err := r.d.env.commit(ctx, r.units)
 	if err != nil {
-		err = StorageError(groupcommit.ErrorOfEach(err, len(r.units)))
+		err = store.UserError(groupcommit.ErrorOfEach(err, len(r.units)))
 		for i := range outcomes {
 			outcomes[i].Err = err
 		}

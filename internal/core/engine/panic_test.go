@@ -16,6 +16,7 @@ import (
 	"j17/internal/core/decider"
 	"j17/internal/core/engine"
 	"j17/internal/core/engine/enginetest"
+	"j17/internal/core/fold"
 	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -126,7 +127,7 @@ func counted(t *testing.T, f *enginetest.Fixture) (keys []j17.Key, at j17.Stream
 }
 
 // loadAll loads counters that have one event each, as of a moment.
-func loadAll(t *testing.T, m *engine.Moment, keys []j17.Key, synchronous bool) {
+func loadAll(t *testing.T, m *fold.Moment, keys []j17.Key, synchronous bool) {
 	t.Helper()
 	loaded, err := m.Load(t.Context(), keys, synchronous)
 	if err != nil || len(loaded) != len(keys) || loaded[0].Length != 1 {

@@ -220,7 +220,7 @@ func (x *execution) expect(ctx context.Context, p *plan) error {
 func (x *execution) matching(ctx context.Context, key j17.Key) (store.Head, error) {
 	heads, err := x.e.store.Heads(ctx, x.c.Tenant, []j17.Key{key})
 	if err != nil {
-		return store.Head{}, StorageError(err)
+		return store.Head{}, store.UserError(err)
 	}
 	present := x.d.Program(key.Type).EntityTag(heads[0].Length, heads[0].Generation)
 	for _, tag := range x.c.IfMatch {

@@ -158,7 +158,7 @@ func (x *execution) overtaken(ctx context.Context, p *plan) error {
 	}
 	heads, err := x.e.store.Heads(ctx, x.c.Tenant, keys)
 	if err != nil {
-		return StorageError(err)
+		return store.UserError(err)
 	}
 	for i, now := range heads {
 		switch pre := &pre[i]; {
@@ -178,7 +178,7 @@ func (x *execution) overtaken(ctx context.Context, p *plan) error {
 		fence := &p.unit.Fences[i]
 		item, err := x.e.store.Get(ctx, x.c.Tenant, fence.Space, fence.Key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return StorageError(err)
+			return store.UserError(err)
 		}
 		if fence.ByValue && string(item.Value) != fence.Value || !fence.ByValue && item.Rev != fence.Rev {
 			for _, changed := range p.changed {

@@ -17,23 +17,8 @@ import (
 	"j17/internal/storage/store"
 )
 
-// State is the state of an aggregate, as package fold loads it.
-type State = fold.State
-
-// Version says how far a stream was folded.
-type Version = fold.Version
-
-// Moment is the environment as of one position.
-type Moment = fold.Moment
-
-// Loaded is what a load has found.
-type Loaded = fold.Loaded
-
-// LoadError is the failure of one of several loads.
-type LoadError = fold.LoadError
-
 // Moment returns the moment of a position, of a store.Moment for instance: all events up to there, and none behind it.
-func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*Moment, error) {
+func (e *Engine) Moment(t j17.Tenant, at j17.StreamID) (*fold.Moment, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, err
@@ -77,17 +62,17 @@ func (e *Engine) locate(ctx context.Context, t j17.Tenant, aggregateType, id str
 	}
 	heads, err := e.store.Heads(ctx, t, []j17.Key{key})
 	if err != nil {
-		return nil, j17.Key{}, store.Head{}, StorageError(err)
+		return nil, j17.Key{}, store.Head{}, store.UserError(err)
 	}
 	return d, key, heads[0], nil
 }
 
 // Load returns the state of an aggregate. Singletons always exist; other aggregates without events, and any aggregate
 // without events in the part of its history that was asked for, are CodeAggregateNotFound.
-func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id string, o LoadOptions) (State, error) {
+func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id string, o LoadOptions) (fold.State, error) {
 	d, key, head, err := e.locate(ctx, t, aggregateType, id)
 	if err != nil {
-		return State{}, err
+		return fold.State{}, err
 	}
 
 	// How many events are meant.
@@ -100,22 +85,22 @@ func (e *Engine) Load(ctx context.Context, t j17.Tenant, aggregateType, id strin
 	if o.Until != nil && head.LastTime > *o.Until {
 		past = true
 		if length, err = e.states.LengthAt(ctx, t, key, length, *o.Until); err != nil {
-			return State{}, StorageError(err)
+			return fold.State{}, store.UserError(err)
 		}
 	}
 	if length == 0 {
 		if o.Until == nil && o.Length == nil && d.IDs.IsSingleton(key.ID) {
-			return State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0)}, nil
+			return fold.State{Key: key, Data: value.ObjectValue(), JSON: []byte("{}"), EntityTag: d.Program(key.Type).EntityTag(0, 0)}, nil
 		}
-		return State{}, notFound()
+		return fold.State{}, notFound()
 	}
 
 	// The state, and what the aggregate is called.
-	s, err := e.states.State(ctx, t, d.Program(key.Type), key, Version{Length: length, Generation: head.Generation}, past, o.Replay)
+	s, err := e.states.State(ctx, t, d.Program(key.Type), key, fold.Version{Length: length, Generation: head.Generation}, past, o.Replay)
 	if err != nil {
-		return State{}, StorageError(err)
+		return fold.State{}, store.UserError(err)
 	}
-	state := State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation)}
+	state := fold.State{Key: key, Data: s.Data, JSON: s.JSON, Length: s.Length, EntityTag: d.Program(key.Type).EntityTag(s.Length, s.Generation)}
 	if decider.Named(d.Types[key.Type]) {
 		state.Names, err = e.Names(ctx, t, d.Decider, key)
 	}
@@ -138,7 +123,7 @@ func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id str
 	from := uint64(1)
 	if !after.IsZero() {
 		if from, err = e.store.VersionAfter(ctx, t, key, after); err != nil {
-			return nil, StorageError(err)
+			return nil, store.UserError(err)
 		}
 	}
 	to := min(head.Length, from+uint64(max(count, 1))-1)
@@ -147,7 +132,7 @@ func (e *Engine) Events(ctx context.Context, t j17.Tenant, aggregateType, id str
 			return
 		}
 		for ev, err := range e.store.ReadStream(ctx, t, key, from, to) {
-			if !yield(ev, StorageError(err)) {
+			if !yield(ev, store.UserError(err)) {
 				return
 			}
 		}
@@ -165,7 +150,7 @@ func (e *Engine) IDs(ctx context.Context, t j17.Tenant, aggregateType, after str
 	}
 	ids, err = e.store.Streams(ctx, t, aggregateType, after, count+1)
 	if err != nil {
-		return nil, false, StorageError(err)
+		return nil, false, store.UserError(err)
 	}
 	if len(ids) > count {
 		return ids[:count], true, nil
@@ -181,7 +166,7 @@ func (e *Engine) HasType(t j17.Tenant, aggregateType string) bool {
 
 // Singleton returns the states that a declared singleton has, one for each aggregate type under which it has events.
 // It reports false when the spec declares no singleton of that name.
-func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]State, bool, error) {
+func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]fold.State, bool, error) {
 	d, err := e.deployed(t)
 	if err != nil {
 		return nil, false, err
@@ -189,7 +174,7 @@ func (e *Engine) Singleton(ctx context.Context, t j17.Tenant, name string) ([]St
 	if name == ident.Global || !d.IDs.IsSingleton(name) {
 		return nil, false, nil
 	}
-	var states []State
+	var states []fold.State
 	for _, typ := range slices.Sorted(maps.Keys(d.Types)) {
 		s, err := e.Load(ctx, t, typ, name, LoadOptions{})
 		if err != nil {
@@ -234,7 +219,7 @@ func (e *Engine) KnowsType(ctx context.Context, t j17.Tenant, aggregateType stri
 		return err == nil, err
 	}
 	ids, err := e.store.Streams(ctx, t, aggregateType, "", 1)
-	return len(ids) > 0, StorageError(err)
+	return len(ids) > 0, store.UserError(err)
 }
 
 // HasEvent reports whether the tenant's spec has an event type of that name, in whatever aggregate type.

@@ -12,6 +12,7 @@ import (
 	"j17/internal/base/work"
 	"j17/internal/code/sandbox"
 	"j17/internal/core/decider"
+	"j17/internal/core/fold"
 	"j17/internal/core/part"
 	"j17/internal/lang/diag"
 	"j17/internal/storage/store"
@@ -139,13 +140,13 @@ func (r *Recorder) Loaded(events int) { r.e.counts.events.Add(uint64(events)) }
 // known reports whether a unit was stored lately.
 func (r *Recorder) known(ctx context.Context, id store.CommandID) (bool, error) {
 	first, err := r.e.store.Command(ctx, r.d.env.tenant, id)
-	return first != nil, StorageError(err)
+	return first != nil, store.UserError(err)
 }
 
 // Reserve makes sure that from now on nobody is given a number up to that one. Whoever was given one before has it now.
 func (r *Recorder) Reserve(ctx context.Context, number uint64) error {
 	side := store.Side{Op: store.Raise, Space: numberIndex, Key: numberLatest, Value: strconv.AppendUint(nil, number, 10)}
-	return StorageError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
+	return store.UserError(r.e.store.Write(ctx, r.d.env.tenant, []store.Side{side}))
 }
 
 // Owners are the keys of the aggregates that names belong to, "" where a name is free.
@@ -238,7 +239,7 @@ func (r *Recorder) plan(ctx context.Context, u *Past) (*plan, error) {
 	}
 	heads, err := r.e.store.Heads(ctx, r.d.env.tenant, keys)
 	if err != nil {
-		return nil, StorageError(err)
+		return nil, store.UserError(err)
 	}
 
 	// What has to hold of the aggregates, and what they are called.
@@ -339,8 +340,8 @@ func (r *Recorder) try(ctx context.Context, u *Past, p *plan) error {
 		f := r.d.Program(pre.Key.Type).First()
 		if pre.Length > 0 {
 			var err error
-			if f, err = r.e.states.State(ctx, r.d.env.tenant, r.d.Program(pre.Key.Type), pre.Key, Version{Length: pre.Length, Generation: pre.Generation}, false, false); err != nil {
-				return StorageError(err)
+			if f, err = r.e.states.State(ctx, r.d.env.tenant, r.d.Program(pre.Key.Type), pre.Key, fold.Version{Length: pre.Length, Generation: pre.Generation}, false, false); err != nil {
+				return store.UserError(err)
 			}
 			if f.Length != pre.Length {
 				return nil // somebody else has written to it, and the plan will be made anew

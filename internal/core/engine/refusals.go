@@ -24,6 +24,3 @@ func conflict(c store.StreamConflict) error {
 func preconditionFailed() error {
 	return j17.Errorf(j17.CodePreconditionFailed, "The aggregate is no longer the one that If-Match names. Read it again and decide again.")
 }
-
-// StorageError is store.UserError: the failure of a store's call as a caller sees it, nil for nil.
-func StorageError(err error) error { return store.UserError(err) }

@@ -125,7 +125,7 @@ func (l *failureLog) list(ctx context.Context, t j17.Tenant, offset, limit int) 
 	items := l.unwritten(t)
 	stored, err := l.store.Scan(ctx, t, failedImplications, store.Range{}, keptFailures)
 	if err != nil {
-		return nil, false, StorageError(err)
+		return nil, false, store.UserError(err)
 	}
 	items = append(items, stored...)
 	slices.SortFunc(items, func(a, b store.Item) int { return strings.Compare(a.Key, b.Key) })
@@ -137,7 +137,7 @@ func (l *failureLog) list(ctx context.Context, t j17.Tenant, offset, limit int) 
 		}
 		var f decider.ImplicationFailure
 		if err := json.Unmarshal(items[i].Value, &f); err != nil {
-			return nil, false, StorageError(&store.CorruptionError{Where: "a kept rejection", Err: err})
+			return nil, false, store.UserError(&store.CorruptionError{Where: "a kept rejection", Err: err})
 		}
 		found = append(found, f)
 	}

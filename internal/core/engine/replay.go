@@ -48,7 +48,7 @@ func (e *Engine) Replay(
 	var beyond error
 	for ev, err := range e.store.ReadStream(ctx, t, key, 1, length) {
 		if err != nil {
-			return value.Value{}, StorageError(err)
+			return value.Value{}, store.UserError(err)
 		}
 		if f.Length%fold.ContextEvery == 0 && ctx.Err() != nil {
 			return value.Value{}, ctx.Err()
@@ -74,7 +74,7 @@ func (e *Engine) Replay(
 			}
 			f.Pass(ed, &te)
 		default:
-			return value.Value{}, StorageError(decider.ReplayFailed(err, &te, f.Length+1))
+			return value.Value{}, store.UserError(decider.ReplayFailed(err, &te, f.Length+1))
 		}
 	}
 
@@ -83,7 +83,7 @@ func (e *Engine) Replay(
 	case beyond != nil:
 		return value.Value{}, beyond
 	case f.Length != length:
-		return value.Value{}, StorageError(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
+		return value.Value{}, store.UserError(&store.CorruptionError{Where: key.String(), Err: fmt.Errorf("%d events were found where %d should be", f.Length, length)})
 	}
 	return f.Data, nil
 }

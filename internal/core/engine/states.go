@@ -50,7 +50,7 @@ func (x *execution) length(ctx context.Context, key j17.Key) (uint64, error) {
 	}
 	heads, err := x.e.store.Heads(ctx, x.d.env.tenant, []j17.Key{key})
 	if err != nil {
-		return 0, StorageError(err)
+		return 0, store.UserError(err)
 	}
 	return heads[0].Length, nil
 }
@@ -59,14 +59,14 @@ func (x *execution) length(ctx context.Context, key j17.Key) (uint64, error) {
 func (x *execution) storedState(ctx context.Context, key j17.Key) (*decider.State, error) {
 	heads, err := x.e.store.Heads(ctx, x.d.env.tenant, []j17.Key{key})
 	if err != nil {
-		return nil, StorageError(err)
+		return nil, store.UserError(err)
 	}
 	if heads[0].Length == 0 {
 		return x.d.Program(key.Type).First(), nil
 	}
 	of := fold.Version{Length: heads[0].Length, Generation: heads[0].Generation}
 	f, err := x.e.states.State(ctx, x.d.env.tenant, x.d.Program(key.Type), key, of, false, false)
-	return f, StorageError(err)
+	return f, store.UserError(err)
 }
 
 // statesLeft computes the states that a plan leaves behind in the streams whose locks it holds alone, and what unique values are held there.

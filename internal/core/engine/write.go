@@ -228,7 +228,7 @@ func (x *execution) planLocked(ctx context.Context) (p *plan, a *groupcommit.App
 		return nil, nil, more, nil
 	}
 	if err := p.unit.Validate(); err != nil {
-		return p, nil, nil, StorageError(err)
+		return p, nil, nil, store.UserError(err)
 	}
 
 	// The next writer decides on what it leaves behind.

@@ -10,7 +10,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -57,7 +56,7 @@ func (s *Service) Set(ctx context.Context, t j17.Tenant, change wire.RootCheckpo
 		sides = append(sides, store.Side{Op: store.Put, Space: hours, Key: settingsKey, Due: s.Clock.Now().Add(period(&set))})
 	}
 	if err := s.Store.Write(ctx, t, sides); err != nil {
-		return set, engine.StorageError(err)
+		return set, store.UserError(err)
 	}
 	s.await(t, &set, 0, true)
 	return set, nil

@@ -11,7 +11,7 @@ import (
 	"j17/internal/base/ident"
 	"j17/internal/base/panics"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
+	"j17/internal/storage/store"
 )
 
 // The states of a checkpoint.
@@ -263,7 +263,7 @@ func (x *States) count(ctx context.Context) (n uint64, err error) {
 				err = ctx.Err()
 			}
 			if err != nil {
-				return 0, engine.StorageError(err)
+				return 0, store.UserError(err)
 			}
 			if more = len(ids) == countPage; len(ids) > 0 {
 				after = ids[len(ids)-1]

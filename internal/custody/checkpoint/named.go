@@ -14,7 +14,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/core/worker"
 	"j17/internal/storage/store"
 )
@@ -61,7 +60,7 @@ func (s *Service) admit(ctx context.Context, t j17.Tenant, name *string) error {
 func (s *Service) room(ctx context.Context, t j17.Tenant) error {
 	n, err := s.Store.Count(ctx, t, named, store.Range{}, maxNamed)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if n >= maxNamed {
 		return j17.Errorf(j17.CodeConflict, "There are %d checkpoints in this environment, which is the most it may have. Delete those that are not needed.", n)
@@ -114,7 +113,7 @@ func (s *Service) plan(ctx context.Context, t j17.Tenant, made *row) error {
 	if err != nil {
 		return err
 	}
-	return engine.StorageError(s.Store.Write(ctx, t, []store.Side{side}))
+	return store.UserError(s.Store.Write(ctx, t, []store.Side{side}))
 }
 
 // gather keeps states, and notes how many there are and what their hash is.
@@ -172,7 +171,7 @@ func (s *Service) flush(ctx context.Context, t j17.Tenant, k *keeping) error {
 	defer s.erasing.RUnlock()
 	heads, err := s.Store.Heads(ctx, t, k.keys)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	for i := range heads {
 		if heads[i].Generation != k.generations[i] {
@@ -180,7 +179,7 @@ func (s *Service) flush(ctx context.Context, t j17.Tenant, k *keeping) error {
 		}
 	}
 	if err := s.Store.Write(ctx, t, k.sides); err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	*k = keeping{sides: k.sides[:0], keys: k.keys[:0], generations: k.generations[:0]}
 	return nil
@@ -198,7 +197,7 @@ func (s *Service) addNamed(ctx context.Context, t j17.Tenant, made *row) error {
 		return err
 	}
 	sides = append(sides, store.Side{Op: store.Delete, Space: jobs, Key: made.ID})
-	return engine.StorageError(s.Store.Write(ctx, t, sides))
+	return store.UserError(s.Store.Write(ctx, t, sides))
 }
 
 // Get returns a checkpoint by its id.
@@ -257,7 +256,7 @@ func (s *Service) Delete(ctx context.Context, t j17.Tenant, id string) (wire.Che
 	if err != nil {
 		return wire.Checkpoint{}, err
 	}
-	return found.row.Checkpoint, engine.StorageError(s.Store.WriteFreeing(ctx, t, append(s.named().remove(found.key), job)))
+	return found.row.Checkpoint, store.UserError(s.Store.WriteFreeing(ctx, t, append(s.named().remove(found.key), job)))
 }
 
 const (
@@ -296,14 +295,14 @@ func (s *Service) giveUp(ctx context.Context, t j17.Tenant, id string) error {
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return nil // it has begun
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // remove carries out a part of a removal, as long as its claim holds: a checkpoint that was completed meanwhile has no removal any longer,
 // and keeps its states.
 func (s *Service) remove(ctx context.Context, c *worker.Claim) error {
 	if s.isMaking(c.Key) {
-		return engine.StorageError(s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now().Add(unfinishedPause))}))
+		return store.UserError(s.Store.Write(ctx, c.Tenant, []store.Side{c.Replace(c.Value, s.Clock.Now().Add(unfinishedPause))}))
 	}
 	var r removing
 	if err := json.Unmarshal(c.Value, &r); err != nil {

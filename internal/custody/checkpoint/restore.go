@@ -10,7 +10,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
@@ -28,10 +27,10 @@ func (s *Service) Restore(ctx context.Context, t j17.Tenant, id string) (uint64,
 	r := &restoring{s: s, t: t, row: &found.row}
 	defer s.restores(r)()
 	if err := r.each(ctx, nil); err != nil {
-		return 0, wire.Checkpoint{}, engine.StorageError(err)
+		return 0, wire.Checkpoint{}, store.UserError(err)
 	}
 	if err := r.each(ctx, func(key j17.Key, k *kept) error { return s.adopt(ctx, t, key, k) }); err != nil {
-		return 0, wire.Checkpoint{}, engine.StorageError(err)
+		return 0, wire.Checkpoint{}, store.UserError(err)
 	}
 	return found.row.Aggregates, found.row.Checkpoint, nil
 }

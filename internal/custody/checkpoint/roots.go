@@ -65,11 +65,11 @@ func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, a
 	// What it says.
 	head, err := r.log.Head(ctx, t)
 	if err != nil {
-		return wire.RootCheckpoint{}, engine.StorageError(err)
+		return wire.RootCheckpoint{}, store.UserError(err)
 	}
 	counted, err := r.count(ctx, t, head.Position)
 	if err != nil {
-		return wire.RootCheckpoint{}, engine.StorageError(err)
+		return wire.RootCheckpoint{}, store.UserError(err)
 	}
 	made := wire.RootCheckpoint{
 		ID: r.mint.Handle(ident.CheckpointPrefix), Reason: reason, Position: head.Position.PositionText(), Size: head.Size, Root: hex.EncodeToString(head.Root[:]),
@@ -100,7 +100,7 @@ func (r *rootStore) makeRoot(ctx context.Context, t j17.Tenant, reason string, a
 		}
 		sides = append(sides, rest...)
 	}
-	return made, engine.StorageError(r.store.Write(ctx, t, sides))
+	return made, store.UserError(r.store.Write(ctx, t, sides))
 }
 
 // tooMany returns the writes that remove automatic checkpoints, so that with another one there are as many as are to be kept.
@@ -165,7 +165,7 @@ func (r *rootStore) DeleteRoot(ctx context.Context, t j17.Tenant, id string) (wi
 	if err != nil {
 		return wire.RootCheckpoint{}, err
 	}
-	return found.row, engine.StorageError(r.store.WriteFreeing(ctx, t, r.roots().remove(found.key)))
+	return found.row, store.UserError(r.store.WriteFreeing(ctx, t, r.roots().remove(found.key)))
 }
 
 // counted is how many aggregates of some types there are up to a position.
@@ -332,10 +332,10 @@ func (r *rootStore) Settings(ctx context.Context, t j17.Tenant) (wire.RootCheckp
 	case errors.Is(err, store.ErrNotFound):
 		return set, nil
 	case err != nil:
-		return set, engine.StorageError(err)
+		return set, store.UserError(err)
 	}
 	if err := json.Unmarshal(item.Value, &set); err != nil {
-		return set, engine.StorageError(&store.CorruptionError{Where: "the settings of root checkpoints", Err: err})
+		return set, store.UserError(&store.CorruptionError{Where: "the settings of root checkpoints", Err: err})
 	}
 	return set, nil
 }

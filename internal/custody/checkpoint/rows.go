@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/storage/store"
 )
 
@@ -30,14 +29,14 @@ type numbered[T any] struct {
 func (l *list[T]) add(ctx context.Context, t j17.Tenant, id string, row *T) ([]store.Side, error) {
 	last, err := l.store.Scan(ctx, t, l.rows, store.Range{Backward: true}, 1)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	number := uint64(1)
 	if len(last) > 0 {
 		text, _, _ := strings.Cut(last[0].Key, "/")
 		n, err := strconv.ParseUint(text, 16, 64)
 		if err != nil {
-			return nil, engine.StorageError(l.damaged(last[0].Key, err))
+			return nil, store.UserError(l.damaged(last[0].Key, err))
 		}
 		number = n + 1
 	}
@@ -62,14 +61,14 @@ func (l *list[T]) get(ctx context.Context, t j17.Tenant, id string) (*numbered[T
 		return nil, nil //nolint:nilnil // stated
 	}
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	item, err := l.store.Get(ctx, t, l.rows, string(at.Value))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // it was removed between the two looks
 	}
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	return l.read(&item)
 }
@@ -99,7 +98,7 @@ func (l *list[T]) each(ctx context.Context, t j17.Tenant, do func(*numbered[T]) 
 	for {
 		items, err := l.store.Scan(ctx, t, l.rows, keys, most)
 		if err != nil {
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 		for i := range items {
 			n, err := l.read(&items[i])
@@ -117,7 +116,7 @@ func (l *list[T]) each(ctx context.Context, t j17.Tenant, do func(*numbered[T]) 
 func (l *list[T]) read(item *store.Item) (*numbered[T], error) {
 	n := &numbered[T]{key: item.Key}
 	if err := json.Unmarshal(item.Value, &n.row); err != nil {
-		return nil, engine.StorageError(l.damaged(item.Key, err))
+		return nil, store.UserError(l.damaged(item.Key, err))
 	}
 	return n, nil
 }

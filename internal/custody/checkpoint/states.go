@@ -10,14 +10,15 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
+	"j17/internal/core/fold"
+	"j17/internal/storage/store"
 )
 
 // States are aggregates as they are at one moment.
 type States struct {
 	s *Service
 	t j17.Tenant
-	m *engine.Moment
+	m *fold.Moment
 	// types are those whose aggregates are meant, typed that it is one that was asked for; only is the one aggregate that is meant, if
 	// it is not the zero key.
 	types []string
@@ -27,7 +28,7 @@ type States struct {
 
 // State is one of them.
 type State struct {
-	engine.Loaded
+	fold.Loaded
 	// Line is how exports show it: a JSON object. It is valid until the next step.
 	Line []byte
 	// begins is where in the line the state begins.
@@ -51,7 +52,7 @@ func (s *Service) States(ctx context.Context, t j17.Tenant, aggregateType string
 func (s *Service) present(ctx context.Context, t j17.Tenant) (*States, error) {
 	now, err := s.Store.Moment(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	at := now.Position()
 	now.Close()
@@ -115,7 +116,7 @@ func (s *Service) streams(ctx context.Context, t j17.Tenant, types []string, aft
 			}
 			ids, err := s.Store.Streams(ctx, t, typ, after, idPage)
 			if err != nil {
-				return engine.StorageError(err)
+				return store.UserError(err)
 			}
 			if more = len(ids) == idPage; len(ids) == 0 {
 				break
@@ -162,7 +163,7 @@ func (x *States) load(ctx context.Context, keys []j17.Key, yield func(State, err
 }
 
 // wait loads aggregates, however long it takes to fold them. The request takes turns with others.
-func (x *States) wait(ctx context.Context, keys []j17.Key) ([]engine.Loaded, error) {
+func (x *States) wait(ctx context.Context, keys []j17.Key) ([]fold.Loaded, error) {
 	for {
 		loaded, err := x.m.Load(ctx, keys, false)
 		if j17.CodeOf(err) != j17.CodeStateNotReady || ctx.Err() != nil {
@@ -173,7 +174,7 @@ func (x *States) wait(ctx context.Context, keys []j17.Key) ([]engine.Loaded, err
 }
 
 // appendLine appends an aggregate as exports show it, and tells where its state begins.
-func appendLine(b []byte, l *engine.Loaded) (line []byte, begins int) {
+func appendLine(b []byte, l *fold.Loaded) (line []byte, begins int) {
 	b = append(b, `{"key":"`...)
 	b = append(b, l.Key.String()...)
 	b = append(b, `","length":`...)

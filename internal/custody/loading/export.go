@@ -13,7 +13,6 @@ import (
 	"j17/internal/base/panics"
 	"j17/internal/base/value"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/storage/store"
 )
 
@@ -81,7 +80,7 @@ func (l *Loader) Export(ctx context.Context, t j17.Tenant, aggregateType string,
 	rewrites := l.Store.Rewrites()
 	extent, err := l.Store.Extent(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	return &Export{
 		Events: extent.Events, UpTo: extent.Last,
@@ -104,7 +103,7 @@ func (x *Export) Checkpoint(ctx context.Context) (note, vkey string, err error) 
 		return "", "", nil
 	}
 	note, vkey, err = x.l.Log.CheckpointAt(ctx, x.t, x.UpTo)
-	return note, vkey, engine.StorageError(err)
+	return note, vkey, store.UserError(err)
 }
 
 const (
@@ -200,7 +199,7 @@ func (x *Export) run(ctx context.Context, yield func(*Piece) bool) (again bool, 
 
 	for p := range ready {
 		if p.err != nil {
-			return false, engine.StorageError(p.err)
+			return false, store.UserError(p.err)
 		}
 		// What was made before an erasure may have what is erased, and what is made after it has to go with what was handed out.
 		if now := x.l.Store.Rewrites(); now != p.rewrites || now != x.rewrites {
@@ -367,7 +366,7 @@ func (x *Export) before(ctx context.Context, e *j17.Event) (sum [32]byte, err er
 func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	for entry, err := range x.l.Store.ReadChanges(ctx, x.t, x.noted, math.MaxInt) {
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		if entry.Event != nil {
 			x.noted = entry.Event.StreamID
@@ -385,11 +384,11 @@ func (x *Export) erased(ctx context.Context) (keys []j17.Key, err error) {
 	for _, key := range keys {
 		first, err := x.l.Store.VersionAfter(ctx, x.t, key, x.from)
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		for ev, err := range x.l.Store.ReadStream(ctx, x.t, key, first, first) {
 			if err != nil {
-				return nil, engine.StorageError(err)
+				return nil, store.UserError(err)
 			}
 			if ev.StreamID.Compare(x.sent) <= 0 {
 				return nil, j17.Errorf(j17.CodeConflict, "Events of %s that the export has already were erased while it was made. Export again.", key)
@@ -409,7 +408,7 @@ func (x *Export) complete(ctx context.Context) error {
 	if err == nil && now.Events < x.Events {
 		return nil
 	}
-	return engine.StorageError(&store.CorruptionError{
+	return store.UserError(&store.CorruptionError{
 		Where: "the events of " + string(x.t), Err: errors.Join(err, fmt.Errorf("%d were found of %d that were stored", x.found, x.Events)),
 	})
 }

@@ -110,10 +110,10 @@ func (c *recorder) lookUp(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if c.stored, err = strconv.Atoi(string(item.Value)); err != nil {
-		return engine.StorageError(&store.CorruptionError{Where: "the record of an imported file", Err: err})
+		return store.UserError(&store.CorruptionError{Where: "the record of an imported file", Err: err})
 	}
 	return nil
 }
@@ -370,7 +370,7 @@ func (c *recorder) follow(ctx context.Context, ev *pastEvent, look bool) (fresh 
 		if look {
 			heads, err := c.Store.Heads(ctx, c.r.Tenant, []j17.Key{ev.Key})
 			if err != nil {
-				return fresh, engine.StorageError(err)
+				return fresh, store.UserError(err)
 			}
 			s.last = heads[0].LastTime
 			plain, err := c.endsPlain(ctx, ev, heads[0].Length)
@@ -426,7 +426,7 @@ func (c *recorder) endsPlain(ctx context.Context, ev *pastEvent, length uint64) 
 	}
 	for last, err := range c.Store.ReadStream(ctx, c.r.Tenant, ev.Key, length, length) {
 		if err != nil {
-			return false, engine.StorageError(err)
+			return false, store.UserError(err)
 		}
 		plain = last.Type != ident.WasTombstoned
 	}

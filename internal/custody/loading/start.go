@@ -12,7 +12,6 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/core/command"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/custody/envlog"
 	"j17/internal/storage/store"
 )
@@ -395,5 +394,5 @@ func startError(err error) error {
 	if _, ok := errors.AsType[*store.SideConflict](err); ok {
 		return errRedeployed() // all other fences are those of what is deployed
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }

@@ -97,11 +97,11 @@ func (s *Tagger) Tags(ctx context.Context, t j17.Tenant) ([]DeclaredTag, error) 
 		return nil, err
 	}
 	if _, err := s.of(ctx, t, d, fences); err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	st, _, err := s.load(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	all := make([]DeclaredTag, 0, len(d.TagNames))
 	for _, name := range slices.Sorted(maps.Keys(d.TagNames)) {
@@ -285,7 +285,7 @@ func (s *Tagger) Adopt(ctx context.Context, t j17.Tenant) error {
 		return err
 	}
 	_, err = s.of(ctx, t, d, fences)
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.

@@ -145,6 +145,7 @@ const sweptCost = 8
 
 // sweep goes through the records of all rows and keeps the first rows behind the last one that was found.
 func (s *Search) sweep(limit int) error {
+	// The best hits so far, up to twice as many as are wanted; worst is the last one that can still be among them.
 	most, ranges := max(s.most, limit), s.q.ranges()
 	order := func(a, b string) int {
 		if s.q.Backward {
@@ -162,6 +163,7 @@ func (s *Search) sweep(limit int) error {
 		}
 	}
 
+	// All records of the definition.
 	var failed error
 	head := s.v.slot.name + "/"
 	err := s.v.eachIn(s.b, rowSpace, store.Prefix(head), func(key, stored []byte) bool {
@@ -186,6 +188,8 @@ func (s *Search) sweep(limit int) error {
 	if err = cmp.Or(failed, err); err != nil {
 		return err
 	}
+
+	// The first of what was found; less than was wanted is all there is.
 	cut()
 	if s.ended = len(found) < most; len(found) > 0 {
 		s.last = found[len(found)-1].Cursor

@@ -9,7 +9,6 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
@@ -50,7 +49,7 @@ func (s *Service) erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 				continue
 			}
 			if err := s.Store.Write(ctx, t, []store.Side{{Op: store.Delete, Space: places, Key: item.Key, Entries: cells}}, fences...); err != nil {
-				return engine.StorageError(err)
+				return store.UserError(err)
 			}
 		}
 	}
@@ -91,7 +90,7 @@ func (s *Service) fenced(ctx context.Context, t j17.Tenant) (*known, []store.Fen
 		return nil, nil, err
 	}
 	k, err := s.of(ctx, t, d, fences)
-	return k, slices.Clone(fences), engine.StorageError(err)
+	return k, slices.Clone(fences), store.UserError(err)
 }
 
 // parting returns the write that puts a stream where it is when the first events are replaced, nil where it stays. Where a build has not come to it
@@ -197,7 +196,7 @@ func (s *Service) locate(ctx context.Context, t j17.Tenant, d *decider.Decider, 
 		}
 		err = s.Store.Write(ctx, t, []store.Side{side}, fences...)
 		if conflict, is := errors.AsType[*store.SideConflict](err); !is || conflict.Space != places {
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 	}
 	return errOvertaken

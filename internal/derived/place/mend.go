@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
@@ -247,7 +246,7 @@ func (s *Service) Mend(ctx context.Context, t j17.Tenant, damaged store.ItemName
 	}
 	err = s.replace(ctx, t, nil, damage.Error())
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", store.UserError(err)))
 	}
 	return err == nil
 }
@@ -259,7 +258,7 @@ func (s *Service) mendResets(ctx context.Context, t j17.Tenant) bool {
 		_, err = s.reset(ctx, t, damage)
 	}
 	if err != nil {
-		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", engine.StorageError(err)))
+		s.Logger.LogAttrs(ctx, slog.LevelWarn, "damaged places cannot be rebuilt", slog.String("tenant", string(t)), slog.Any("error", store.UserError(err)))
 	}
 	return err == nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"j17"
 	"j17/internal/base/geo"
-	"j17/internal/core/engine"
+	"j17/internal/core/fold"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
 )
@@ -92,18 +92,18 @@ func (s *Service) page(ctx context.Context, t j17.Tenant, kinds *Kinds, a *Ask, 
 	rewrites := s.Store.Rewrites()
 	m, err := s.Store.Moment(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	defer m.Close()
 	p := &Page{Position: m.Position()}
 	if err := s.find(ctx, kinds, a, m, after, p); err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	if err := s.complete(ctx, t, a, p); err != nil {
 		return nil, err
 	}
 	if s.Store.Rewrites() != rewrites {
-		return p, engine.StorageError(s.leaveErased(ctx, t, a, m, p))
+		return p, store.UserError(s.leaveErased(ctx, t, a, m, p))
 	}
 	return p, nil
 }
@@ -205,7 +205,7 @@ func (s *Service) complete(ctx context.Context, t j17.Tenant, a *Ask, p *Page) e
 		rows := p.Rows[from:min(len(p.Rows), from+loaded)]
 		for i := range rows {
 			if rows[i].Names, err = m.Names(ctx, j17.Key{Type: a.Type, ID: rows[i].ID}); err != nil {
-				return engine.StorageError(err)
+				return store.UserError(err)
 			}
 		}
 		if a.Bare {
@@ -226,7 +226,7 @@ func (s *Service) complete(ctx context.Context, t j17.Tenant, a *Ask, p *Page) e
 }
 
 // load adds states to rows. Of an aggregate that cannot be folded the row says why.
-func load(ctx context.Context, m *engine.Moment, aggregateType string, rows []Row) error {
+func load(ctx context.Context, m *fold.Moment, aggregateType string, rows []Row) error {
 	var keys []j17.Key
 	at := map[string]int{}
 	for i := range rows {
@@ -242,7 +242,7 @@ func load(ctx context.Context, m *engine.Moment, aggregateType string, rows []Ro
 		}
 		return nil
 	}
-	if _, one := errors.AsType[*engine.LoadError](err); !one || ctx.Err() != nil {
+	if _, one := errors.AsType[*fold.LoadError](err); !one || ctx.Err() != nil {
 		return err
 	}
 	for i := range rows {

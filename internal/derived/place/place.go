@@ -376,7 +376,7 @@ func (s *Service) present(ctx context.Context, t j17.Tenant) (*known, error) {
 		return nil, err
 	}
 	k, err := s.of(ctx, t, d, fences)
-	return k, engine.StorageError(err)
+	return k, store.UserError(err)
 }
 
 // adopted is Adopt after a deployment: what it fails at is logged, and made up for before the next write.
@@ -419,7 +419,7 @@ func (s *Service) check(ctx context.Context, t j17.Tenant, sl *slot) error {
 	}
 	status, err := s.Builds.Status(ctx, t, filling, sl.ID)
 	if err != nil && !errors.Is(err, store.ErrNotFound) { // a process that is behind has slots that are nowhere
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if status.State == build.Done {
 		sl.ready.Store(true)

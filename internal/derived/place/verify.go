@@ -9,7 +9,6 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
 	"j17/internal/derived/build"
 	"j17/internal/storage/store"
 )
@@ -112,7 +111,7 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 	for _, sl := range all {
 		n, err := s.extent(ctx, t, sl)
 		if err != nil {
-			return Verified{}, engine.StorageError(err)
+			return Verified{}, store.UserError(err)
 		}
 		total += n
 	}
@@ -138,13 +137,13 @@ func (s *Service) Verify(ctx context.Context, t j17.Tenant) (Verified, error) {
 		case damage != nil:
 			v.Difference, what = &Difference{Type: sl.typ, Geo: sl.place.Type.Name, What: Unreadable}, damage.Error()
 		case err != nil:
-			return v, engine.StorageError(err)
+			return v, store.UserError(err)
 		case found != nil:
 			v.Difference, what = found, found.Type+" "+found.ID+": "+found.What
 		default:
 			continue
 		}
-		return v, engine.StorageError(s.replace(ctx, t, []*slot{sl}, what))
+		return v, store.UserError(s.replace(ctx, t, []*slot{sl}, what))
 	}
 	return v, nil
 }
@@ -196,7 +195,7 @@ func (s *Service) Describe(ctx context.Context, t j17.Tenant) ([]Described, *Pro
 		if sl.Built {
 			status, err := s.Builds.Status(ctx, t, filling, sl.ID)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return nil, nil, engine.StorageError(err)
+				return nil, nil, store.UserError(err)
 			}
 			if err == nil {
 				d.Build = &status

@@ -10,7 +10,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/derived/index"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
@@ -42,7 +41,7 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 	}
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	defer sm.Close()
 	v := &survey{statuses: map[string]index.Status{}}
@@ -50,13 +49,13 @@ func (s *Service) survey(ctx context.Context, t j17.Tenant) (*survey, error) {
 		return nil, err
 	}
 	if v.prepared, err = preparedAt(sm, v.in); err != nil || s.indexes == nil {
-		return v, engine.StorageError(err)
+		return v, store.UserError(err)
 	}
 	there, err := s.indexes.List(ctx, t)
 	for _, status := range there {
 		v.statuses[status.ID] = status
 	}
-	return v, engine.StorageError(err)
+	return v, store.UserError(err)
 }
 
 // DescribeAll returns the projections of an environment: those of the spec in its order, then the posted ones by name; none where no spec

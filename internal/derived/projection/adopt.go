@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/derived/build"
 	"j17/internal/derived/index"
 	"j17/internal/storage/store"
@@ -187,7 +186,7 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 			if err == nil {
 				err = s.adopt(context.WithoutCancel(ctx), t)
 			}
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 	}
 
@@ -200,7 +199,7 @@ func (s *Service) CancelBuild(ctx context.Context, t j17.Tenant, name string) er
 			}
 			err := s.indexes.Cancel(ctx, t, x.ID)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return engine.StorageError(err)
+				return store.UserError(err)
 			}
 			canceled = canceled || err == nil
 		}

@@ -12,12 +12,12 @@ import (
 	"j17/internal/base/wire"
 	"j17/internal/base/work"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/trial"
 	"j17/internal/lang/compare"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 const (
@@ -161,7 +161,7 @@ func (t *dryRun) run(ctx context.Context, most int, room pricing) error {
 		limit := min(most-t.replay.Aggregates, triedAtOnce)
 		ids, err := t.s.store.Streams(ctx, t.before.t, t.is.ForEach, after, limit+1)
 		if err != nil {
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 		more := len(ids) > limit
 		if more && limit == 0 || t.read > maxTriedSources {
@@ -207,7 +207,7 @@ func (t *dryRun) compare(ctx context.Context, ids []string, compared bool) error
 		case j17.CodeOf(v.Err) == j17.CodeAggregateNotFound: // it came later than the position
 			t.replay.Aggregates--
 		case v.Err != nil && ctx.Err() != nil:
-			return engine.StorageError(ctx.Err())
+			return store.UserError(ctx.Err())
 		case v.Err != nil:
 			trial.Fail(&t.replay, d, reason(v.Err))
 		case was != nil && was[i].Err == nil:

@@ -13,9 +13,11 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
+	"j17/internal/core/fold"
 	"j17/internal/derived/index"
 	"j17/internal/lang/spec"
 	"j17/internal/lang/tick"
+	"j17/internal/storage/store"
 )
 
 // Limits of a value. What is beyond them is CodeProjectionLimit: nothing is cut silently.
@@ -76,7 +78,7 @@ type Value struct {
 	// Sources are all aggregates that were read, also those that were not there, each once, in the order of their keys; Versions what they
 	// had, the zero Version where there was nothing. Sets are what queries have found.
 	Sources  []j17.Key
-	Versions []engine.Version
+	Versions []fold.Version
 	Sets     []Set
 	// Err is why there is no value of this row, nil where there is one.
 	Err error
@@ -137,7 +139,7 @@ type evaluation struct {
 // loaded is an aggregate as sources show it: null where it is not there.
 type loaded struct {
 	state   value.Value
-	version engine.Version
+	version fold.Version
 	err     error
 }
 
@@ -235,7 +237,7 @@ func (e *evaluation) stage(ctx context.Context, rows []*row, stage []int) error 
 			}
 			if err != nil {
 				if ctx.Err() != nil {
-					return engine.StorageError(ctx.Err())
+					return store.UserError(ctx.Err())
 				}
 				r.err = err
 				break
@@ -380,10 +382,10 @@ func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
 		return e.b.Err()
 	}
 	states, err := e.r.m.Load(ctx, keys, e.replay)
-	failed, one := errors.AsType[*engine.LoadError](err)
+	failed, one := errors.AsType[*fold.LoadError](err)
 	switch {
 	case ctx.Err() != nil:
-		return engine.StorageError(ctx.Err())
+		return store.UserError(ctx.Err())
 	case one && len(keys) == 1:
 		e.loaded[keys[0]] = loaded{state: value.NullValue(), err: failed.Err}
 		return nil
@@ -406,7 +408,7 @@ func (e *evaluation) loadSome(ctx context.Context, keys []j17.Key) error {
 }
 
 // take keeps an aggregate as sources show it: its state, with its id put first unless the state has one.
-func (e *evaluation) take(s *engine.Loaded) error {
+func (e *evaluation) take(s *fold.Loaded) error {
 	l := loaded{state: s.Data, version: s.Version}
 	e.bytes += len(s.JSON)
 	if s.Version.Length == 0 {
@@ -500,7 +502,7 @@ func (e *evaluation) value(r *row) *Value {
 func (e *evaluation) name(r *row, v *Value) {
 	slices.SortFunc(r.read, j17.Key.Compare)
 	v.Sources = slices.Clone(slices.Compact(r.read))
-	v.Versions = make([]engine.Version, len(v.Sources))
+	v.Versions = make([]fold.Version, len(v.Sources))
 	for i, key := range v.Sources {
 		v.Versions[i] = e.loaded[key].version
 	}

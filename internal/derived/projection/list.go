@@ -10,8 +10,8 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
 	"j17/internal/derived/place"
+	"j17/internal/storage/store"
 )
 
 // ListAsk is what a list is asked for.
@@ -325,7 +325,7 @@ func crowded(b *work.Budget, rows int) bool {
 func (s *Service) rowsByID(ctx context.Context, r *reading, d *definition, after string, limit int) ([]found, error) {
 	ids, err := s.store.Streams(ctx, r.t, d.ForEach, after, limit)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	some := make([]found, len(ids))
 	for i, id := range ids {
@@ -345,11 +345,11 @@ func (s *Service) countStreams(ctx context.Context, r *reading, aggregateType st
 	for after := ""; ; {
 		ids, err := s.store.Streams(ctx, r.t, aggregateType, after, streamsAtOnce)
 		if err != nil {
-			return 0, engine.StorageError(err)
+			return 0, store.UserError(err)
 		}
 		for ev, err := range s.store.ReadFeed(ctx, r.t, at, int(^uint(0)>>1)) {
 			if err != nil {
-				return 0, engine.StorageError(err)
+				return 0, store.UserError(err)
 			}
 			if !b.SpendBytes(len(ev.Raw)) {
 				return 0, b.Err()

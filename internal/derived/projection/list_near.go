@@ -8,10 +8,10 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
-	"j17/internal/core/engine"
 	"j17/internal/derived/place"
 	"j17/internal/lang/jsonpath"
 	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 const (
@@ -38,7 +38,7 @@ func (s *Service) listNear(ctx context.Context, t j17.Tenant, ask *ListAsk) (*Li
 	}
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	defer sm.Close()
 	if r, err = s.as(r, sm.Position()); err != nil {

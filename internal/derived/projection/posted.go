@@ -12,7 +12,6 @@ import (
 
 	"j17"
 	"j17/internal/base/value"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/lint"
@@ -190,7 +189,7 @@ func failure(err error) error {
 	if _, told := errors.AsType[*j17.Error](err); told {
 		return err
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // Unwrap takes the definition out of the body of a request: {"projection": {...}}, or the definition itself.
@@ -248,7 +247,7 @@ func ofSpec(name, action string) error {
 func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled) (part.Beside, error) {
 	there, err := s.posted(ctx, t)
 	if err != nil {
-		return part.Beside{}, engine.StorageError(err)
+		return part.Beside{}, store.UserError(err)
 	}
 
 	// Each is looked at.
@@ -280,7 +279,7 @@ func (s *Service) Beside(ctx context.Context, t j17.Tenant, after *spec.Compiled
 	// What is prepared under a name that the spec declares no longer takes its place.
 	waiting, err := s.store.Scan(ctx, t, preparedSpace, store.Range{}, maxPrepared)
 	if err != nil {
-		return part.Beside{}, engine.StorageError(err)
+		return part.Beside{}, store.UserError(err)
 	}
 	for i := range waiting {
 		name := waiting[i].Key

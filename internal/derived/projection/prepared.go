@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/base/wire"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/derived/build"
@@ -103,11 +102,11 @@ func (s *Service) prepare(ctx context.Context, t j17.Tenant, next *posting) erro
 		return nil // the background was faster
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	p, err := readPrepared(&it)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	built, failed, err := s.built(ctx, t, p)
 	if err != nil || failed != "" || !built {
@@ -142,7 +141,7 @@ func (s *Service) built(ctx context.Context, t j17.Tenant, p *prepared) (done bo
 		s.Adopted(ctx, t)
 		return false, "", nil
 	}
-	return done, failed, engine.StorageError(err)
+	return done, failed, store.UserError(err)
 }
 
 // allBuilt reports whether indexes are built, or why they cannot be. Those that nobody has begun are begun.
@@ -151,7 +150,7 @@ func (s *Service) allBuilt(ctx context.Context, t j17.Tenant, needs []*index.Def
 	for _, x := range needs {
 		status, err := s.indexes.Ensure(ctx, t, x)
 		if err != nil {
-			return false, "", engine.StorageError(err)
+			return false, "", store.UserError(err)
 		}
 		if b := status.Build; !status.Ready && b != nil && b.State == build.Failed {
 			return false, "The index could not be built: " + b.Error, nil
@@ -302,7 +301,7 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 	for _, x := range needs {
 		status, err := s.indexes.Status(ctx, t, x.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return ready, engine.StorageError(err)
+			return ready, store.UserError(err)
 		}
 		if status.Build != nil && !status.Ready {
 			ready.Built += status.Build.Done

@@ -5,8 +5,8 @@ import (
 	"context"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/derived/index"
+	"j17/internal/storage/store"
 )
 
 const (
@@ -76,14 +76,14 @@ func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) 
 	for step := room.next(made, 0); more && step > 0; step = room.next(made, step) {
 		ids, err := t.s.store.Streams(ctx, t.before.t, x.Type, after, step)
 		if err != nil {
-			return made, engine.StorageError(err)
+			return made, store.UserError(err)
 		}
 		if more = len(ids) == step; len(ids) == 0 {
 			break
 		}
 		some, err := t.rowsOf(ctx, x, ids)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return made, engine.StorageError(err)
+			return made, store.UserError(err)
 		}
 		r, e, b := index.Cost(some)
 		rows, made = rows+r, pricing{made.rows + uint64(len(ids)), made.entries + e, made.bytes + b}
@@ -99,7 +99,7 @@ func (t *dryRun) costOf(ctx context.Context, x *index.Definition, room pricing) 
 	for more && all < maxCounted {
 		ids, err := t.s.store.Streams(ctx, t.before.t, x.Type, after, countedAtOnce)
 		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return made, engine.StorageError(err)
+			return made, store.UserError(err)
 		}
 		all += uint64(len(ids))
 		if more = len(ids) == countedAtOnce; more {

@@ -18,6 +18,7 @@ import (
 	"j17/internal/base/clock"
 	"j17/internal/base/work"
 	"j17/internal/core/engine"
+	"j17/internal/core/fold"
 	"j17/internal/core/worker"
 	"j17/internal/derived/index"
 	"j17/internal/derived/place"
@@ -138,7 +139,7 @@ type readings struct {
 // reading is what a read sees: aggregates as of one position, and the projections that are in force.
 type reading struct {
 	t  j17.Tenant
-	m  *engine.Moment
+	m  *fold.Moment
 	in *inForce
 }
 
@@ -146,7 +147,7 @@ type reading struct {
 func (s *readings) now(ctx context.Context, t j17.Tenant) (*reading, error) {
 	sm, err := s.store.Moment(ctx, t)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	defer sm.Close()
 	return s.of(t, sm)
@@ -160,13 +161,13 @@ func (s *readings) of(t j17.Tenant, sm store.Moment) (*reading, error) {
 	}
 	in, err := s.inForce(t, m.Decider().Compiled, sm)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	return &reading{t: t, m: m, in: in}, nil
 }
 
 // as returns the reading of another moment, with the same projections.
-func (r *reading) as(m *engine.Moment) *reading { return &reading{t: r.t, m: m, in: r.in} }
+func (r *reading) as(m *fold.Moment) *reading { return &reading{t: r.t, m: m, in: r.in} }
 
 // definition returns a projection that is in force; CodeUnknownProjection where there is none of that name.
 func (r *reading) definition(name string) (*definition, error) {

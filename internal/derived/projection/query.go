@@ -13,7 +13,7 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
+	"j17/internal/core/fold"
 	"j17/internal/derived/index"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -44,7 +44,7 @@ type indexReader struct {
 }
 
 // queryIndex is the index that answers queries about a field of the states of a type, as the spec of a moment makes them.
-func (s *indexReader) queryIndex(m *engine.Moment, q *spec.Query) *index.Definition {
+func (s *indexReader) queryIndex(m *fold.Moment, q *spec.Query) *index.Definition {
 	name, field := q.AggregateType, q.Field
 	handlers := m.Decider().Program(name).Fingerprint
 	sum := sha256.Sum256([]byte(querySemantics + " " + string(handlers[:]) + name + " " + field.Text))
@@ -61,7 +61,7 @@ func (s *indexReader) queryIndex(m *engine.Moment, q *spec.Query) *index.Definit
 }
 
 // queryRows computes the entries in the index of a field, of a bounded number of aggregates at a time.
-func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
+func queryRows(ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
 	rows := make([]index.Row, 0, len(ids))
 	for chunk := range slices.Chunk(ids, maxChunk) {
 		some, err := querySome(ctx, m, name, steps, chunk)
@@ -74,14 +74,14 @@ func queryRows(ctx context.Context, m *engine.Moment, name string, steps []value
 }
 
 // querySome is queryRows for a few.
-func querySome(ctx context.Context, m *engine.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
+func querySome(ctx context.Context, m *fold.Moment, name string, steps []value.Step, ids []string) ([]index.Row, error) {
 	keys := make([]j17.Key, len(ids))
 	for i, id := range ids {
 		keys[i] = j17.Key{Type: name, ID: id}
 	}
 	rows := make([]index.Row, len(ids))
 	states, err := m.Load(ctx, keys, false)
-	if _, one := errors.AsType[*engine.LoadError](err); one && len(ids) > 1 {
+	if _, one := errors.AsType[*fold.LoadError](err); one && len(ids) > 1 {
 		// Those that cannot be computed are looked for among them.
 		for i := range ids {
 			some, err := querySome(ctx, m, name, steps, ids[i:i+1])
@@ -106,7 +106,7 @@ func querySome(ctx context.Context, m *engine.Moment, name string, steps []value
 }
 
 // fieldOf follows the steps of a query, where "id" is the aggregate's own unless its state has one.
-func fieldOf(s *engine.Loaded, steps []value.Step) value.Value {
+func fieldOf(s *fold.Loaded, steps []value.Step) value.Value {
 	if len(steps) == 1 && s.Data.Kind() == value.Object {
 		if shown := value.ObjectValue(value.Member{Key: "id", Value: value.StringValue(s.Key.ID)}); s.Data.Get("id").IsMissing() && !shown.At(steps).IsMissing() {
 			return shown.At(steps)
@@ -275,7 +275,7 @@ func (s *indexReader) near(ctx context.Context, r *reading, q *spec.Query) (*ind
 		view.Close()
 		switch {
 		case err != nil:
-			return nil, nil, engine.StorageError(err)
+			return nil, nil, store.UserError(err)
 		case wait == r.m.At(): // it was waited for, and is far ahead by now
 			return nil, nil, indexNotReady(&index.NotReadyError{})
 		}
@@ -312,7 +312,7 @@ func (s *indexReader) begin(ctx context.Context, r *reading, d *index.Definition
 		return cmp.Or(err, errRedeployed)
 	}
 	_, err := s.indexes.Ensure(ctx, r.t, d)
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // isOver reports whether a reading's projections were in force and are no longer.
@@ -334,11 +334,11 @@ func (s *indexReader) awaitBuild(ctx context.Context, t j17.Tenant, id string) e
 	_, err := s.indexes.Await(waiting, t, id)
 	switch {
 	case ctx.Err() != nil:
-		return engine.StorageError(errors.Join(ctx.Err(), err))
+		return store.UserError(errors.Join(ctx.Err(), err))
 	case waiting.Err() != nil || errors.Is(err, store.ErrNotFound): // it takes longer, or was removed meanwhile
 		return nil
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // indexNotReady is the error of an index that cannot be read yet; any other error is that of the store.
@@ -348,7 +348,7 @@ func indexNotReady(err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		late = &index.NotReadyError{}
 	case !ok:
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	e := j17.Errorf(j17.CodeIndexNotReady, "The index that this read needs is being built, or is behind: %d of %d are done. Try again in a moment.", late.Done, late.Total)
 	switch {
@@ -385,7 +385,7 @@ func (s *evaluator) unmoved(ctx context.Context, r *reading, d *definition, v *V
 	}
 	touched, ok, err := s.indexes.Touched(ctx, r.t, types, since, r.m.At(), maxTouched)
 	if err != nil || !ok {
-		return false, engine.StorageError(err)
+		return false, store.UserError(err)
 	}
 	if len(touched) == 0 {
 		return true, nil

@@ -11,9 +11,9 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
 	"j17/internal/lang/diag"
 	"j17/internal/lang/spec"
+	"j17/internal/storage/store"
 )
 
 // Ask says which value is wanted.
@@ -108,7 +108,7 @@ func (s *evaluator) shared(ctx context.Context, r *reading, d *definition, want 
 		select {
 		case <-running.done:
 		case <-ctx.Done():
-			return nil, engine.StorageError(ctx.Err())
+			return nil, store.UserError(ctx.Err())
 		}
 
 		// A value as of a later position is valid for earlier requests. An earlier one may be valid too: the value that is

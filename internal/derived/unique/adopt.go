@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/core/worker"
 	"j17/internal/lang/diag"
 	"j17/internal/storage/store"
@@ -76,7 +75,7 @@ func (s *Service) adopt(ctx context.Context, t j17.Tenant) error {
 		return err
 	}
 	if w, err := s.wants(ctx, t, d); err != nil || len(w.missing)+len(w.left) == 0 {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return s.Deploy(ctx, t, d, func(sides []store.Side, found []diag.Diagnostic) error {
 		for _, f := range found {

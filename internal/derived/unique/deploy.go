@@ -11,7 +11,6 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/derived/build"
 	"j17/internal/lang/diag"
@@ -119,7 +118,7 @@ func (s *Service) discard(t j17.Tenant, key string, rev uint64, generations []*g
 func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decider, commit part.CommitSpec) error {
 	w, err := s.wants(ctx, t, after)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if len(w.missing) == 0 {
 		return commit(w.sides(s, t), nil)
@@ -147,7 +146,7 @@ func (s *Service) Deploy(ctx context.Context, t j17.Tenant, after *decider.Decid
 	case f != nil && !overtaken(err):
 		s.giveUp(ctx, f)
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // overtaken reports whether somebody else has changed what a write rests on, so that it is tried again.
@@ -251,11 +250,11 @@ const readyPages = 50
 func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decider) (p part.Readiness, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
-		return part.Readiness{Done: true}, engine.StorageError(err)
+		return part.Readiness{Done: true}, store.UserError(err)
 	}
 	f, err := s.begin(ctx, t, after, prepared, w.missing)
 	if err != nil {
-		return p, engine.StorageError(err)
+		return p, store.UserError(err)
 	}
 	for n := 0; n < readyPages && !p.Done && err == nil; n++ {
 		p.Done, err = f.page(ctx)
@@ -264,11 +263,11 @@ func (s *Service) Ready(ctx context.Context, t j17.Tenant, after *decider.Decide
 		p.Done, err = false, nil // somebody else goes on with it
 	}
 	if err != nil {
-		return p, engine.StorageError(err)
+		return p, store.UserError(err)
 	}
 	extent, err := s.Store.Extent(ctx, t)
 	p.Built, p.Total = f.done, max(extent.Events, f.done)
-	return p, engine.StorageError(err)
+	return p, store.UserError(err)
 }
 
 // Unready gives up what was filled for a spec that is no longer prepared, unless another one is by now.
@@ -283,7 +282,7 @@ func (s *Service) Unready(ctx context.Context, t j17.Tenant, other bool) error {
 func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 	item, err := s.get(ctx, t, fillings, key)
 	if err != nil || item.Rev == 0 {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	began, err := readFilling(&item)
 	if err == nil {
@@ -292,7 +291,7 @@ func (s *Service) remove(ctx context.Context, t j17.Tenant, key string) error {
 	if overtaken(err) {
 		return nil // it is another's by now
 	}
-	return engine.StorageError(err)
+	return store.UserError(err)
 }
 
 // maxTried is how much a trial remembers: the items that it would change. maxLooked is how many elements of the feed it looks at, which are
@@ -306,16 +305,16 @@ const (
 func (s *Service) Try(ctx context.Context, t j17.Tenant, after *decider.Decider, _ int) (trial part.Trial, err error) {
 	w, err := s.wants(ctx, t, after)
 	if err != nil || len(w.missing) == 0 {
-		return trial, engine.StorageError(err)
+		return trial, store.UserError(err)
 	}
 	f := &filling{s: s, t: t, d: after, generations: w.missing}
 	f.know()
 	whole := false
 	for !whole && f.items < maxTried && f.done < s.maxLooked {
 		if whole, err = f.page(ctx); err != nil {
-			return trial, engine.StorageError(err)
+			return trial, store.UserError(err)
 		}
 	}
 	all, err := f.conflicts(ctx)
-	return part.Trial{Found: f.told(all), Partial: !whole}, engine.StorageError(err)
+	return part.Trial{Found: f.told(all), Partial: !whole}, store.UserError(err)
 }

@@ -8,7 +8,6 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/storage/store"
 )
@@ -50,7 +49,7 @@ func (s *Service) Erase(ctx context.Context, t j17.Tenant, e part.Erased) error 
 func (s *Service) again(do func() error) error {
 	for range maxOvertaken {
 		if err := do(); !overtaken(err) {
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 	}
 	return errOvertaken

@@ -294,11 +294,11 @@ func (l *look) generation(ctx context.Context, set *spec.UniqueSet) (*generation
 func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte) (j17.Key, error) {
 	g, err := l.generation(ctx, set)
 	if g == nil {
-		return j17.Key{}, engine.StorageError(err)
+		return j17.Key{}, store.UserError(err)
 	}
 	item, err := l.s.get(ctx, l.t, values, g.valueKey(digest))
 	if err != nil {
-		return j17.Key{}, engine.StorageError(err)
+		return j17.Key{}, store.UserError(err)
 	}
 	key, err := readHolder(&item)
 	if own, looked := l.held[heldOf{set, key}]; looked && (own.was == nil || *own.was != digest) {
@@ -307,22 +307,22 @@ func (l *look) Holder(ctx context.Context, set *spec.UniqueSet, digest [32]byte)
 		key, item.Value = j17.Key{}, nil
 	}
 	l.values[valueOf{set, digest}] = seen[j17.Key]{key, string(item.Value)}
-	return key, engine.StorageError(err)
+	return key, store.UserError(err)
 }
 
 // Held returns what an aggregate holds. What waits is not held.
 func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (digest [32]byte, ok bool, err error) {
 	g, err := l.generation(ctx, set)
 	if g == nil {
-		return digest, false, engine.StorageError(err)
+		return digest, false, store.UserError(err)
 	}
 	item, err := l.s.get(ctx, l.t, held, g.heldKey(key))
 	if err != nil {
-		return digest, false, engine.StorageError(err)
+		return digest, false, store.UserError(err)
 	}
 	h, err := readHolding(&item)
 	if err != nil {
-		return digest, false, engine.StorageError(err)
+		return digest, false, store.UserError(err)
 	}
 	if h == nil || h.waits != (j17.StreamID{}) {
 		l.held[heldOf{set, key}] = seen[*[32]byte]{nil, string(item.Value)}
@@ -336,7 +336,7 @@ func (l *look) Held(ctx context.Context, set *spec.UniqueSet, key j17.Key) (dige
 func (l *look) Saw(ctx context.Context, set *spec.UniqueSet, key j17.Key, own *[32]byte) error {
 	g, err := l.generation(ctx, set)
 	if g == nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	value := ""
 	if own != nil {
@@ -389,7 +389,7 @@ func (l *look) Effects(after *decider.Values) (e part.Effects) {
 func (l *look) Exchanged(ctx context.Context, key j17.Key, x *decider.Exchange, own *[32]byte) (sides []store.Side, err error) {
 	g, err := l.generation(ctx, x.Set)
 	if g == nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	mine := store.Side{Op: store.Delete, Space: held, Key: g.heldKey(key)}
 	if own != nil {

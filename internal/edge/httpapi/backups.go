@@ -126,6 +126,7 @@ func (h *backupHandlers) getBackupSettings(c *call, w http.ResponseWriter) error
 // changeBackupSettings is PUT /api/instances/{id}/backup_settings and PUT /api/backup_settings: what is given is changed, null takes it away. With
 // try=true nothing is changed where no backup could be written.
 func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) error {
+	// What is given, checked.
 	var body wire.BackupSettingsChange
 	given, err := c.decodeGiven(w, &body)
 	if err != nil {
@@ -145,6 +146,7 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 		}
 	}
 
+	// How it changes the settings: a member that is absent leaves what it names.
 	amend := func(set *backup.Settings) {
 		for _, m := range given.Members() {
 			switch m.Key {
@@ -164,6 +166,8 @@ func (h *backupHandlers) changeBackupSettings(c *call, w http.ResponseWriter) er
 			}
 		}
 	}
+
+	// Try a backup with them if that is asked for, and store them.
 	if c.query.isSet("try") {
 		if err := h.backups.Try(c.request.Context(), c.instance, amend); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/follow/tail"
 	"j17/internal/plane/control"
+	"j17/internal/storage/store"
 )
 
 // feedHandlers read the feed of an environment, by the page and as streams.
@@ -246,7 +247,7 @@ func (h *feedHandlers) feedPage(c *call, f tail.Filter, after j17.StreamID, reta
 func failing(events iter.Seq2[*j17.Event, error]) iter.Seq2[*j17.Event, error] {
 	return func(yield func(*j17.Event, error) bool) {
 		for ev, err := range events {
-			if !yield(ev, engine.StorageError(err)) {
+			if !yield(ev, store.UserError(err)) {
 				return
 			}
 		}
@@ -267,7 +268,7 @@ func (h *feedHandlers) awaitEvent(c *call, w http.ResponseWriter, f tail.Filter,
 	defer cancel()
 	reader, err := h.tail.Open(ctx, c.tenant, f, after)
 	if err != nil {
-		return after, engine.StorageError(err)
+		return after, store.UserError(err)
 	}
 	defer reader.Close()
 
@@ -308,7 +309,7 @@ func (*feedHandlers) takePiece(ctx context.Context, c *call, r *tail.Reader, p *
 		}
 		defer c.api.resources.looks.Give(string(c.tenant), got)
 	}
-	return engine.StorageError(r.Take(ctx, p, most))
+	return store.UserError(r.Take(ctx, p, most))
 }
 
 // feedStream is GET /_events/stream: the events of the environment as they come.
@@ -349,7 +350,7 @@ func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 		return c.query.streamID("after"), nil
 	}
 	head, err := h.tail.Head(c.request.Context(), c.tenant)
-	return head, engine.StorageError(err)
+	return head, store.UserError(err)
 }
 
 // stream answers with events as they come, until the client goes, takes nothing, or has no right to them any more, or the server
@@ -375,7 +376,7 @@ func (h *feedHandlers) stream(c *call, w http.ResponseWriter, f tail.Filter) err
 	}
 	reader, err := h.tail.Open(ctx, c.tenant, f, after)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	defer reader.Close()
 

@@ -8,8 +8,8 @@ import (
 
 	"j17"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
 	"j17/internal/follow/tail"
+	"j17/internal/storage/store"
 )
 
 // liveView is what a client sees as it changes.
@@ -63,7 +63,7 @@ func (all *streams) follow(c *call, w http.ResponseWriter, v liveView) error {
 	defer s.close()
 	l := &living{stream: s, view: v}
 	if l.watch, err = all.api.Tail.Watch(ctx, c.tenant); err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	defer l.watch.Close()
 	of, q := all.passes.asks(c)

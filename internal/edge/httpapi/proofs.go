@@ -13,6 +13,7 @@ import (
 	"j17/internal/custody/envlog"
 	"j17/internal/custody/proof"
 	"j17/internal/plane/control"
+	"j17/internal/storage/store"
 )
 
 // proofHandlers prove that events are those that were stored.
@@ -118,7 +119,7 @@ func (h *proofHandlers) streamKey(c *call) (j17.Key, error) {
 	}
 	heads, err := h.store.Heads(ctx, c.tenant, []j17.Key{key})
 	if err != nil {
-		return key, engine.StorageError(err)
+		return key, store.UserError(err)
 	}
 	if heads[0].Length == 0 {
 		return key, j17.Errorf(j17.CodeAggregateNotFound, "Aggregate not found: it has no events, so there is nothing to prove")
@@ -144,7 +145,7 @@ func (h *proofHandlers) wholeStream(c *call) (envlog.Stream, error) {
 		return envlog.Stream{}, err
 	}
 	of, err := h.logs.Stream(c.request.Context(), c.tenant, key)
-	return of, engine.StorageError(err)
+	return of, store.UserError(err)
 }
 
 func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
@@ -161,7 +162,7 @@ func (h *proofHandlers) streamProof(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeNotFound, "The aggregate does not have so many events; the first one has the index 0").At("index")
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return h.proved(c, w, p.Wire())
 }
@@ -227,7 +228,7 @@ func (h *proofHandlers) logCheckpoint(c *call, w http.ResponseWriter) error {
 	}
 	signed, err := h.logs.Checkpoint(c.request.Context(), c.tenant)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if known, err := c.known(w, digestTag([]byte(signed))); known || err != nil {
 		return err
@@ -240,7 +241,7 @@ func (h *proofHandlers) logCheckpoint(c *call, w http.ResponseWriter) error {
 func (h *proofHandlers) logKeys(c *call, w http.ResponseWriter) error {
 	keys, err := h.logs.Keys(c.request.Context(), c.tenant)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return h.proved(c, w, wire.LogKeys{Keys: wire.Each(keys, (*envlog.Key).Wire)})
 }
@@ -272,7 +273,7 @@ func (h *proofHandlers) logInclusion(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeNotFound, "There is no such event in the log, or not in a tree of that size, or the log is not that large. GET /_audit/checkpoint tells how large it is.")
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return h.proved(c, w, p.Wire())
 }
@@ -293,7 +294,7 @@ func (h *proofHandlers) logConsistency(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeNotFound, "The log is not that large. GET /_audit/checkpoint tells how large it is.")
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return h.proved(c, w, wire.ConsistencyProof{
 		From: p.From, To: p.To, Proof: wire.Hexes(p.Proof), FromRoot: hex.EncodeToString(p.FromRoot[:]), ToRoot: hex.EncodeToString(p.ToRoot[:]),
@@ -309,7 +310,7 @@ func (h *proofHandlers) rotateLogKey(c *call, w http.ResponseWriter) error {
 		return j17.Errorf(j17.CodeConflict, "The log of this environment has had too many keys to get another one.")
 	}
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	c.record("audit_key.rotate", key.VKey, nil)
 	return c.answer(w, http.StatusCreated, wire.LogKeyMade{Key: key.Wire()})
@@ -322,7 +323,7 @@ const mostBehind = 1 << 20
 func (h *proofHandlers) logReady(c *call) error {
 	behind, err := h.logs.Behind(c.request.Context(), c.tenant)
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if behind > mostBehind {
 		return j17.Errorf(j17.CodeStateNotReady, "The log of this environment is being made: %d of its events are not in it yet. Try again in a moment.", behind)

@@ -9,6 +9,7 @@ import (
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
 	"j17/internal/core/engine"
+	"j17/internal/core/fold"
 )
 
 // readHandlers read aggregates: their ids, states and events.
@@ -73,7 +74,7 @@ func (h *readHandlers) listOrSingleton(c *call, w http.ResponseWriter) error {
 	return c.page(w, append(appendNext(append(b, ']'), next), '}'))
 }
 
-func (*readHandlers) singleton(c *call, w http.ResponseWriter, states []engine.State) error {
+func (*readHandlers) singleton(c *call, w http.ResponseWriter, states []fold.State) error {
 	b := []byte(`{"ok":true,"data":{`)
 	for i, s := range states {
 		if i > 0 {
@@ -120,7 +121,7 @@ func (h *readHandlers) aggregate(c *call, w http.ResponseWriter) error {
 }
 
 // appendAbout appends what stands behind a state.
-func appendAbout(b []byte, s *engine.State) []byte {
+func appendAbout(b []byte, s *fold.State) []byte {
 	b = append(b, `,"metadata":{"length":`...)
 	b = strconv.AppendUint(b, s.Length, 10)
 	if s.Names != (j17.Names{}) {
@@ -132,7 +133,7 @@ func appendAbout(b []byte, s *engine.State) []byte {
 }
 
 // load reads a state for which there is room among the replies.
-func (h *readHandlers) load(c *call, typ, id string, o engine.LoadOptions) (engine.State, error) {
+func (h *readHandlers) load(c *call, typ, id string, o engine.LoadOptions) (fold.State, error) {
 	for waited := false; ; waited = true {
 		s, err := h.engine.Load(c.request.Context(), c.tenant, typ, id, o)
 		c.slot.Give() // what follows takes as long as the client likes
@@ -140,7 +141,7 @@ func (h *readHandlers) load(c *call, typ, id string, o engine.LoadOptions) (engi
 		if err != nil || waited || size <= unaccounted || c.tryTake(c.api.resources.replies, size) {
 			return s, err
 		}
-		s = engine.State{} // or it would be in memory while it waits
+		s = fold.State{} // or it would be in memory while it waits
 		if err := c.take(c.api.resources.replies, size, "such a reply"); err != nil {
 			return s, err
 		}

@@ -4,9 +4,9 @@ import (
 	"net/http"
 
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/custody/erasure"
 	"j17/internal/plane/control"
+	"j17/internal/storage/store"
 )
 
 // tombstoneHandlers administer the erasure of personal data.
@@ -68,7 +68,7 @@ func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) erro
 	if c.query.isSet("dry_run") {
 		tried, err := h.erasures.Try(c.request.Context(), c.tenant, typ, id, ask)
 		if err != nil {
-			return engine.StorageError(err)
+			return store.UserError(err)
 		}
 		return c.answer(w, http.StatusOK, tried)
 	}
@@ -79,7 +79,7 @@ func (h *tombstoneHandlers) createTombstone(c *call, w http.ResponseWriter) erro
 func (h *tombstoneHandlers) listTombstones(c *call, w http.ResponseWriter) error {
 	l := c.listing()
 	rows, next, err := h.erasures.List(c.request.Context(), c.tenant, erasure.Status(c.query["status"]), l.offset, l.limit)
-	return page(c, w, "tombstones", rows, next, engine.StorageError(err))
+	return page(c, w, "tombstones", rows, next, store.UserError(err))
 }
 
 func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
@@ -90,13 +90,13 @@ func (h *tombstoneHandlers) getTombstone(c *call, w http.ResponseWriter) error {
 func (h *tombstoneHandlers) listTombstoneStreams(c *call, w http.ResponseWriter) error {
 	id := c.request.PathValue("tombstone")
 	rows, next, err := h.erasures.Streams(c.request.Context(), c.tenant, id, c.query["start"], c.query.number("limit", defaultCount))
-	return page(c, w, "streams", rows, next, engine.StorageError(err))
+	return page(c, w, "streams", rows, next, store.UserError(err))
 }
 
 func (h *tombstoneHandlers) getCertificate(c *call, w http.ResponseWriter) error {
 	note, err := h.erasures.Certificate(c.request.Context(), c.tenant, c.request.PathValue("tombstone"))
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	c.show(w.Header(), "Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -121,7 +121,7 @@ func (h *tombstoneHandlers) executeTombstone(c *call, w http.ResponseWriter) err
 // tombstone answers with a tombstone.
 func (*tombstoneHandlers) tombstone(c *call, w http.ResponseWriter, status int, t wire.Tombstone, err error) error {
 	if err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	return c.answer(w, status, wire.TombstoneShown{Tombstone: t})
 }

@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/base/ident"
 	"j17/internal/base/work"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -34,7 +33,7 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 	// Few events have to do with sagas: of the others it only has to stay so that none waits for them.
 	known, err := s.knownTypes(ctx, d.Tenant)
 	if err != nil {
-		return part.Effects{}, engine.StorageError(err)
+		return part.Effects{}, store.UserError(err)
 	}
 	stays, begun := part.Effects{Fences: known.fences, Changed: known.changed}, triggered(d)
 	if begun == 0 && len(known.types) == 0 {
@@ -52,10 +51,10 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 	stays.Fences = slices.Clone(stays.Fences) // they are those of all
 	e := &effects{Service: s, Decided: d, Effects: stays}
 	if err := e.answers(ctx, known.types); err != nil {
-		return part.Effects{}, engine.StorageError(err)
+		return part.Effects{}, store.UserError(err)
 	}
 	if err := e.triggers(ctx); err != nil {
-		return part.Effects{}, engine.StorageError(err)
+		return part.Effects{}, store.UserError(err)
 	}
 	return e.Effects, nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/core/engine"
 	"j17/internal/storage/store"
 )
 
@@ -51,7 +50,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 	for ; len(found) < limit; offset-- {
 		id, err := next(ctx, lists)
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		if id == "" {
 			break
@@ -63,7 +62,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, f Filter, offset, limi
 		switch {
 		case isAbsent(err): // it has just expired
 		case err != nil:
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		default:
 			found = append(found, g)
 		}
@@ -138,10 +137,10 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*Saga, uin
 		return nil, 0, j17.Errorf(j17.CodeNotFound, "There is no such saga in this environment. Completed ones are kept for %d days.", retention/(24*time.Hour))
 	}
 	if err != nil {
-		return nil, 0, engine.StorageError(err)
+		return nil, 0, store.UserError(err)
 	}
 	g, err := decode(it.Value)
-	return g, it.Rev, engine.StorageError(err)
+	return g, it.Rev, store.UserError(err)
 }
 
 // Retry lets a saga go on that has failed, from the step that failed, or that was given up, from the compensation that was refused. It
@@ -166,7 +165,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		// It runs at once, or waits behind nobody: its trigger is older than those of all who are queued.
 		r, err := s.room(ctx, t)
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		var sides []store.Side
 		var fences []store.Fence
@@ -177,7 +176,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		} else {
 			at, err := j17.ParseStreamID(g.Trigger.StreamID)
 			if err != nil {
-				return nil, engine.StorageError(&store.CorruptionError{Where: string(rowSpace), Err: err})
+				return nil, store.UserError(&store.CorruptionError{Where: string(rowSpace), Err: err})
 			}
 			m.queue()
 			sides = append(sides, arrive(at, id), wake(s.at(now)))
@@ -189,7 +188,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (*Saga, er
 		saved[0].Cond, saved[0].Rev = store.IfRev, rev
 		lost, err := conflict(s.store.Write(ctx, t, slices.Concat(saved, sides), fences...))
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		if lost == nil {
 			s.counts.retried.Add(1)

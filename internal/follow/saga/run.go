@@ -269,7 +269,7 @@ func (st *step) writing(t *task, c *engine.Command) *writing {
 		e := &effects{Service: st.Service, Decided: d}
 		m := machine{Saga: st.clone(), def: st.def, now: d.Timestamp}
 		if err := m.follow(ctx, e, t, st.bound); err != nil {
-			return part.Effects{}, engine.StorageError(err)
+			return part.Effects{}, store.UserError(err)
 		}
 		w.next = m.Saga
 		return e.Effects, nil

@@ -66,17 +66,17 @@ func (s *Service) look(ctx context.Context, t j17.Tenant, g *Saga) (*scene, erro
 func (s *Service) event(ctx context.Context, t j17.Tenant, position string) (*j17.Event, error) {
 	at, err := j17.ParseStreamID(position)
 	if err != nil {
-		return nil, engine.StorageError(&store.CorruptionError{Where: string(rowSpace), Err: err})
+		return nil, store.UserError(&store.CorruptionError{Where: string(rowSpace), Err: err})
 	}
 	for ev, err := range s.store.ReadFeed(ctx, t, before(at), 1) {
 		if err != nil {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 		if ev.StreamID == at {
 			return &j17.Event{StreamID: at, Key: ev.Key, Type: ev.Type, Timestamp: ev.Timestamp, Data: bytes.Clone(ev.Data), Metadata: bytes.Clone(ev.Metadata)}, nil
 		}
 	}
-	return nil, engine.StorageError(&store.CorruptionError{Where: string(rowSpace), Err: fmt.Errorf("there is no event at %s", position)})
+	return nil, store.UserError(&store.CorruptionError{Where: string(rowSpace), Err: fmt.Errorf("there is no event at %s", position)})
 }
 
 // before returns the last position before one.
@@ -286,7 +286,7 @@ func isPassing(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
-	switch j17.CodeOf(engine.StorageError(err)) { //nolint:exhaustive // all others are about the saga, or about something that has to be mended
+	switch j17.CodeOf(store.UserError(err)) { //nolint:exhaustive // all others are about the saga, or about something that has to be mended
 	case j17.CodeUnavailable, j17.CodeStorageFull, j17.CodeOutcomeUnknown, j17.CodeBusy, j17.CodeStateNotReady, j17.CodeIndexNotReady,
 		j17.CodeNoSpec, j17.CodeConflict:
 		return true

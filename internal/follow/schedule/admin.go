@@ -9,7 +9,6 @@ import (
 
 	"j17"
 	"j17/internal/base/wire"
-	"j17/internal/core/engine"
 	"j17/internal/storage/store"
 )
 
@@ -30,7 +29,7 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, l
 		var latest *list
 		for _, l := range lists {
 			if err := l.fill(ctx); err != nil {
-				return nil, 0, engine.StorageError(err)
+				return nil, 0, store.UserError(err)
 			}
 			if len(l.items) > 0 && (latest == nil || l.items[0].Key > latest.items[0].Key) {
 				latest = l
@@ -51,18 +50,18 @@ func (s *Service) List(ctx context.Context, t j17.Tenant, of []Status, offset, l
 		// Its row, unless it is gone meanwhile.
 		key, err := rowOf(item.Value)
 		if err != nil {
-			return nil, 0, engine.StorageError(err)
+			return nil, 0, store.UserError(err)
 		}
 		r, err := s.load(ctx, t, key)
 		if err != nil {
-			return nil, 0, engine.StorageError(err)
+			return nil, 0, store.UserError(err)
 		}
 		if r == nil {
 			continue
 		}
 		status, err := s.present(ctx, t, r, latest.status)
 		if err != nil {
-			return nil, 0, engine.StorageError(err)
+			return nil, 0, store.UserError(err)
 		}
 		if slices.Contains(of, status) {
 			page = append(page, r.shown(status))
@@ -116,22 +115,22 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 		return nil, unknown
 	}
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	at, rest, err := store.ReadStamp(item.Value)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	number, by, _ := strings.Cut(string(rest), " ")
 	n, err := strconv.Atoi(number)
 	if err != nil {
-		return nil, engine.StorageError(damaged(id, err))
+		return nil, store.UserError(damaged(id, err))
 	}
 
 	// What is known of it.
 	r, err := s.load(ctx, t, by+"/"+id)
 	if err != nil {
-		return nil, engine.StorageError(err)
+		return nil, store.UserError(err)
 	}
 	if r == nil {
 		return nil, unknown
@@ -143,10 +142,10 @@ func (s *Service) find(ctx context.Context, t j17.Tenant, id string) (*found, er
 		item, err := s.Store.Get(ctx, t, status.space(), order)
 		if err == nil {
 			status, err = s.present(ctx, t, r, status)
-			return &found{r, status, item}, engine.StorageError(err)
+			return &found{r, status, item}, store.UserError(err)
 		}
 		if !errors.Is(err, store.ErrNotFound) {
-			return nil, engine.StorageError(err)
+			return nil, store.UserError(err)
 		}
 	}
 	return nil, unknown
@@ -186,7 +185,7 @@ func (s *Service) change(ctx context.Context, t j17.Tenant, id, verb string, to 
 		}
 		conflict, ok := errors.AsType[*store.SideConflict](err)
 		if !ok {
-			return wire.Scheduled{}, engine.StorageError(err)
+			return wire.Scheduled{}, store.UserError(err)
 		}
 		if conflict.Full {
 			if err := s.full(conflict); err != nil {
@@ -224,7 +223,7 @@ func (s *Service) Cancel(ctx context.Context, t j17.Tenant, id string) (wire.Sch
 func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Scheduled, error) {
 	most, err := s.room(ctx, t)
 	if err != nil {
-		return wire.Scheduled{}, engine.StorageError(err)
+		return wire.Scheduled{}, store.UserError(err)
 	}
 	if most == 0 {
 		return wire.Scheduled{}, s.tooMany()

@@ -12,7 +12,6 @@ import (
 	"j17"
 	"j17/internal/base/ident"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/lang/spec"
 	"j17/internal/storage/store"
@@ -23,7 +22,7 @@ import (
 func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, error) {
 	w, err := s.watchOf(ctx, d.Tenant, d.Decider)
 	if err != nil {
-		return part.Effects{}, engine.StorageError(err)
+		return part.Effects{}, store.UserError(err)
 	}
 	if len(d.Scheduled) == 0 && !w.any(d.Events) {
 		return part.Effects{}, nil
@@ -33,7 +32,7 @@ func (s *Service) Effects(ctx context.Context, d *part.Decided) (part.Effects, e
 	e.known()
 	for i := range d.Events {
 		if err := e.event(ctx, i); err != nil {
-			return part.Effects{}, engine.StorageError(err)
+			return part.Effects{}, store.UserError(err)
 		}
 	}
 	if e.deepest > maxDepth {
@@ -248,7 +247,7 @@ func (e *effects) sums(ctx context.Context) error {
 	}
 	var err error
 	if e.most, err = e.room(ctx, e.d.Tenant); err != nil {
-		return engine.StorageError(err)
+		return store.UserError(err)
 	}
 	if e.most < all-e.fired {
 		return e.tooMany()

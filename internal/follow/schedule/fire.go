@@ -147,7 +147,7 @@ func (s *Service) unlessCanceled(d *due) part.EffectsOf {
 		if canceled {
 			return part.Effects{}, &store.SideConflict{Space: Pending.space(), Key: d.order()}
 		}
-		return part.Effects{Fences: fences}, engine.StorageError(err)
+		return part.Effects{Fences: fences}, store.UserError(err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"j17"
 	"j17/internal/core/decider"
-	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
 	"j17/internal/lang/diag"
@@ -94,7 +93,7 @@ func (s *Service) begin(ctx context.Context, e *environment, r Request, compiled
 		return Result{}, err
 	}
 	if err := s.sides.Write(ctx, e.tenant, []store.Side{side}); err != nil {
-		return Result{}, engine.StorageError(err)
+		return Result{}, store.UserError(err)
 	}
 	stored, rev, err := s.preparedNow(ctx, e.tenant)
 	if err != nil {
@@ -179,7 +178,7 @@ func removal(rev uint64) store.Side {
 func (s *Service) unprepare(ctx context.Context, t j17.Tenant, rev uint64) (changed bool, err error) {
 	err = s.sides.Write(ctx, t, []store.Side{removal(rev)})
 	if changed = given(err); err != nil && !changed {
-		return false, engine.StorageError(err)
+		return false, store.UserError(err)
 	}
 	s.unready(ctx, t)
 	return changed, nil
@@ -192,7 +191,7 @@ func (s *Service) preparedNow(ctx context.Context, t j17.Tenant) (*preparedSpec,
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, engine.StorageError(err)
+		return nil, 0, store.UserError(err)
 	}
 	p, err := readPreparedSpec(it.Value)
 	return p, it.Rev, err
@@ -262,7 +261,7 @@ func readPreparedSpec(stored []byte) (*preparedSpec, error) {
 		err = json.Unmarshal(raw, p)
 	}
 	if err != nil {
-		return nil, engine.StorageError(&store.CorruptionError{Where: string(preparedSpace) + "/" + preparedKey, Err: err})
+		return nil, store.UserError(&store.CorruptionError{Where: string(preparedSpace) + "/" + preparedKey, Err: err})
 	}
 	return p, nil
 }
