@@ -32,6 +32,8 @@ type Right string
 const (
 	// RightView is to see what there is: the instance and its usage, its specs, its erasures.
 	RightView Right = "view"
+	// RightRead is to read events, states of aggregates and rows of projections.
+	RightRead Right = "read"
 	// RightInspect is to see how it runs: custom code, faults, rejected and unfinished work.
 	RightInspect Right = "inspect"
 	// RightOperate is to change how it runs: retry, cancel, checkpoints, backups, blobs, imports.
@@ -52,7 +54,7 @@ func (r Role) has(right Right) bool {
 	case RolePlatformAdmin, RoleInstanceAdmin:
 		return true
 	case RoleAuditor:
-		return right == RightView || right == RightAudit
+		return right == RightView || right == RightRead || right == RightAudit
 	case RolePrivacyOfficer:
 		return right == RightView || right == RightErase
 	default:

@@ -14,10 +14,10 @@ import (
 func TestRights(t *testing.T) {
 	s := start(t)
 	app, other := s.instance(t, "app"), s.instance(t, "other")
-	all := []control.Right{control.RightView, control.RightInspect, control.RightOperate, control.RightDeploy, control.RightAudit, control.RightErase, control.RightManage}
+	all := []control.Right{control.RightView, control.RightRead, control.RightInspect, control.RightOperate, control.RightDeploy, control.RightAudit, control.RightErase, control.RightManage}
 	for role, inGranted := range map[control.Role][]control.Right{
 		control.RoleInstanceAdmin:  all,
-		control.RoleAuditor:        {control.RightView, control.RightAudit},
+		control.RoleAuditor:        {control.RightView, control.RightRead, control.RightAudit},
 		control.RolePrivacyOfficer: {control.RightView, control.RightErase},
 	} {
 		op, err := s.Operators.Create(t.Context(), control.NewOperator{Email: string(role) + "@example.com", Password: password, Role: role, Instances: []string{app.ID, app.ID}})
