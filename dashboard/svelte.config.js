@@ -1,0 +1,2 @@
+// The defaults of Svelte: TypeScript in scripts is erased by the compiler.
+export default {};
