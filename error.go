@@ -32,6 +32,7 @@ const (
 	CodeWrongInstance      Code = "wrong_instance"
 	CodeInsufficientScope  Code = "insufficient_scope"
 	CodeForbidden          Code = "forbidden"
+	CodeForbiddenOrigin    Code = "forbidden_origin"
 	CodeNotFound           Code = "not_found"
 	CodeAggregateNotFound  Code = "aggregate_not_found"
 	CodeUnknownType        Code = "unknown_aggregate_type"
@@ -85,7 +86,7 @@ func Codes() []Code {
 		CodeInvalidJSON, CodeInvalidContentType, CodeInvalidRequest, CodeInvalidParameter, CodeInvalidHeader,
 		CodeMissingField, CodeUnknownField, CodeInvalidField, CodeUndeclaredType, CodeReservedEventType,
 		CodeSkipOCCNotAllowed, CodeSchemaViolation, CodeUnauthorized, CodeWrongEnvironment, CodeWrongInstance,
-		CodeInsufficientScope, CodeForbidden, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
+		CodeInsufficientScope, CodeForbidden, CodeForbiddenOrigin, CodeNotFound, CodeAggregateNotFound, CodeUnknownType,
 		CodeUnknownEventType, CodeMethodNotAllowed, CodeConflict, CodeGracePeriod, CodePreconditionFailed, CodeMisdirected, CodePayloadTooLarge, CodeHeaderTooLarge,
 		CodeInvalidIdentifier, CodeIdempotencyReuse, CodeIdempotencyErased, CodeInvalidSpec, CodeIncompatibleSpec, CodeRequirementFailed, CodeAlreadyExists,
 		CodeConditionFailed, CodeNotUnique, CodeInvalidOperand, CodeHandlerRejected, CodeImplicationFailed,

@@ -86,10 +86,14 @@ import, the first are shown and the others counted. Each one that fails is shown
 			if err != nil {
 				return portTaken(err)
 			}
-			if asJSON {
-				err = json.NewEncoder(e.out).Encode(d.Ready())
-			} else {
-				err = printReady(e.out, d.Ready(), o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), d.Ready().Keys[j17.Prod].Write))
+			ready := d.Ready()
+			ready.LoginLink, err = d.LoginLink(cmd.Context())
+			switch {
+			case err != nil:
+			case asJSON:
+				err = json.NewEncoder(e.out).Encode(ready)
+			default:
+				err = printReady(e.out, ready, o.Dir, firstRequests(d.Spec(), specBeside(), d.URL(), ready.Keys[j17.Prod].Write))
 			}
 			if err == nil {
 				err = runDev(cmd.Context(), d, &o, requests, stderr)
@@ -99,6 +103,7 @@ import, the first are shown and the others counted. Each one that fails is shown
 	}
 
 	cmd.AddCommand(devAdvanceCommand(e))
+	dashboardFlags(cmd.Flags(), &o.Options)
 
 	// Its flags.
 	f := cmd.Flags()
@@ -330,6 +335,10 @@ func printReady(out io.Writer, r server.Ready, dir, first string) error {
 	fmt.Fprintf(&rows, "\toperator\t%s\n", r.Operator.Email)
 	fmt.Fprintf(&rows, "\tpassword\t%s\n", r.Operator.Password)
 	fmt.Fprintf(&rows, "  internal\t%s\n", r.URLs["internal"])
+	if r.LoginLink != "" {
+		fmt.Fprintf(&rows, "  dashboard\t%s\n", r.LoginLink)
+		fmt.Fprintf(&rows, "\t(signs in once, within an hour; 'j17 dashboard' prints another one)\n")
+	}
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if _, err := io.WriteString(t, rows.String()); err != nil {
 		return err

@@ -100,6 +100,7 @@ At the first start, a URL for creating the first operator is printed on standard
 	f.BoolVar(&o.NoBackups, "no-backups", false, "make no backups by the clock unless settings of backups say so, and do not try their folder")
 	containerFlags(f, &o.Options)
 	proofFlags(f, &o.Options)
+	dashboardFlags(f, &o.Options)
 	return cmd
 }
 

@@ -84,6 +84,8 @@ type Ready struct {
 	Keys       map[j17.Environment]KeyPair `json:"keys"`
 	Operator   Login                       `json:"operator"`
 	NodeSecret string                      `json:"node_secret"`
+	// LoginLink signs in to the dashboard once, within an hour; "" where the dashboard is left out.
+	LoginLink string `json:"login_link,omitempty"`
 }
 
 // Login is what an operator logs in with.
@@ -232,7 +234,7 @@ func (d *Dev) Spec() *spec.Compiled {
 // Close releases the server's resources.
 func (d *Dev) Close() error { return d.server.Close() }
 
-// Ready returns what a person or a program needs to use the server.
+// Ready returns what a person or a program needs to use the server, but for LoginLink.
 func (d *Dev) Ready() Ready {
 	r := Ready{Ready: true, Version: d.server.options.Version, Keys: d.creds.Keys, Operator: d.creds.Operator, NodeSecret: d.server.registry.Secrets.NodeSecret()}
 	name := devInstance
@@ -246,7 +248,21 @@ func (d *Dev) Ready() Ready {
 		"prod": at(name), "staging": at(name + "-staging"), "test": at(name + "-test"),
 		"control": at("control"), "internal": "http://" + d.server.internal.Addr().String(),
 	}
+	if d.server.screen != nil {
+		r.URLs["dashboard"] = at("control") + d.server.options.PublicPath + "/ui/"
+	}
 	return r
+}
+
+// LoginLink returns a link that signs the server's operator in to the dashboard, once, within an hour; "" where the dashboard is left out, or
+// an operator has removed that one.
+func (d *Dev) LoginLink(ctx context.Context) (string, error) {
+	op, ok := d.server.registry.Operators.ByEmail(d.creds.Operator.Email)
+	if !ok || d.server.screen == nil {
+		return "", nil
+	}
+	code, _, err := d.server.registry.Sessions.NewLoginCode(ctx, op)
+	return d.Ready().URLs["dashboard"] + "#login=" + code, err
 }
 
 // openCredentials makes the instance, its keys and its operator on the first start and reads them back later.

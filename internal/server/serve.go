@@ -166,6 +166,16 @@ func (c *checks) containers(o *Options) {
 	}
 }
 
+// publicPath reports whether a path may stand in front of all others.
+func publicPath(p string) bool {
+	for part := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
+		if part == "" || part == "." || part == ".." || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+			return false
+		}
+	}
+	return strings.HasPrefix(p, "/") && len(p) <= 200
+}
+
 func (c *checks) limits(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
 		c.add("implications-max-depth: %d is not between 1 and %d", n, mostDepth)
@@ -184,6 +194,9 @@ func (c *checks) limits(o *Options) {
 	}
 	if w := o.WriteWait; w < 0 || w > mostWait {
 		c.add("write-wait: %s is not between 1ns and %s", w, mostWait)
+	}
+	if p := o.PublicPath; p != "" && !publicPath(p) {
+		c.add("public-path: %q is no path such as /j17: it begins with a slash and ends without one, and has letters, digits, '-', '_', '.' and '/' only", p)
 	}
 	if n := o.StoreCacheMiB; n != 0 && (n < leastCacheMiB || n > mostCacheMiB) {
 		c.add("store-cache: %d is not between %d and %d MiB", n, leastCacheMiB, mostCacheMiB)
@@ -661,6 +674,9 @@ func (s *Serve) Ready() ServeReady {
 	r := ServeReady{Ready: true, Version: s.options.Version, Role: s.options.Role, Node: s.options.Node, URLs: map[string]string{}, Addresses: map[string]string{}}
 	if s.options.Role != RoleWorker {
 		r.URLs["control"] = s.controlURL()
+		if s.server.screen != nil {
+			r.URLs["dashboard"] = s.controlURL() + s.options.PublicPath + "/ui/"
+		}
 	}
 	r.URLs["internal"] = urlOf(s.server.internal, s.options.InternalCertificate.given())
 	for name, l := range map[string]net.Listener{"public": s.server.public, "internal": s.server.internal, "http": s.server.plain} {

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"j17"
+	"j17/dashboard"
 	"j17/internal/base/clock"
 	"j17/internal/code/container"
 	"j17/internal/core/engine"
@@ -81,6 +82,9 @@ const (
 
 // Options configures a server.
 type Options struct {
+	// NoDashboard leaves the dashboard out. PublicPath is the path that a proxy puts in front of all others, "" for none.
+	NoDashboard bool
+	PublicPath  string
 	// Dir is the data folder. It is created if it does not exist.
 	Dir string
 	// Listen and InternalListen are the addresses of the two listeners.
@@ -173,6 +177,8 @@ type Server struct {
 	runner   *container.Runner // nil where containers are off
 	usage    *usage.Meter
 	sagas    *saga.Service
+	// screen has the files of the dashboard, nil where it is left out.
+	screen *dashboard.Files
 	// tail is what streams and live views follow.
 	tail *tail.Tail
 	// feed reads the feeds of environments for listeners and indexes, builds makes what follows from older events.
@@ -244,6 +250,11 @@ func newServer(o Options) *Server { return &Server{options: o, worker: worker.Ne
 // open opens the data folder and makes everything that works on it. Whether it fails or not, Close releases what is open.
 func (s *Server) open(ctx context.Context) (err error) {
 	o := s.options
+	if !o.NoDashboard {
+		if s.screen, err = dashboard.Open(); err != nil {
+			return err
+		}
+	}
 
 	// The store, and what is kept of the server itself.
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
@@ -441,6 +452,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	if r := s.restoration; r != nil {
 		o.Restoring, o.RestoringAny = r.of, func() bool { return r.left() > 0 }
 	}
+	o.Dashboard, o.PublicPath = s.screen, s.options.PublicPath
 	o.Clock, o.Logger, o.Version, o.BaseDomain = s.options.Clock, s.options.Logger, s.options.Version, s.options.BaseDomain
 	return httpapi.New(o)
 }

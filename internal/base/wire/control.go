@@ -19,6 +19,59 @@ type LoggedIn struct {
 	Operator  Operator `json:"operator"`
 }
 
+// NewSession begins a session, with an address and a password or with a code that works once.
+type NewSession struct {
+	Email    string `json:"email,omitempty"`
+	Password string `json:"password,omitempty"`
+	Code     string `json:"code,omitempty"`
+}
+
+// SessionBegun is a session that has begun. Its token is in the cookie of the answer only.
+type SessionBegun struct {
+	Operator  Operator  `json:"operator"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// SessionShown says whose session the cookie of a request is; Operator is null where it has none.
+type SessionShown struct {
+	Operator  *OperatorRights `json:"operator"`
+	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+}
+
+// OperatorRights is an operator with their rights.
+type OperatorRights struct {
+	Operator
+	Rights Rights `json:"rights"`
+}
+
+// Rights are those of an operator: in the server, which are those in every instance too, and in single instances by their ids.
+type Rights struct {
+	Server    []string            `json:"server"`
+	Instances map[string][]string `json:"instances"`
+}
+
+// Session is one of the operator who asks. Current tells that the request has its cookie.
+type Session struct {
+	ID        string    `json:"id"`
+	CreatedAt time.Time `json:"created_at"`
+	UsedAt    time.Time `json:"used_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Address   string    `json:"address"`
+	Current   bool      `json:"current"`
+}
+
+// Sessions are those of the operator who asks, the oldest first.
+type Sessions struct {
+	Sessions []Session `json:"sessions"`
+}
+
+// LoginCode begins one session. Link is where a browser takes it; the code is in the part of it that no server sees.
+type LoginCode struct {
+	Code      string    `json:"code"`
+	Link      string    `json:"link"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
 // Setup makes the first operator of a server.
 type Setup struct {
 	Token    string `json:"token"`

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/cors"
 
 	"j17"
+	"j17/dashboard"
 	"j17/internal/base/clock"
 	"j17/internal/base/ident"
 	"j17/internal/core/engine"
@@ -113,6 +114,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Version is shown by the root route.
 	Version string
+	// Dashboard has the files of the dashboard; nil leaves it out.
+	Dashboard *dashboard.Files
+	// PublicPath is the path that a proxy puts in front of all others, "" for none. It has no slash at its end.
+	PublicPath string
 	// BaseDomain is the domain under which instances have their hosts.
 	BaseDomain string
 	// DefaultInstance is the handle of the instance that answers for the base domain itself and for bare addresses.
@@ -264,6 +269,10 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		err := j17.Errorf(j17.CodeNotFound, "There is nothing at this path")
 		c.api.guard.limitRefused(c, w, err)
 		c.fail(w, err)
+		return
+	}
+	if public := a.PublicPath; public != "" && strings.HasPrefix(r.URL.Path, public+"/") { // of a proxy that leaves it in the path
+		http.StripPrefix(public, http.HandlerFunc(a.dispatch)).ServeHTTP(w, r)
 		return
 	}
 	if err := a.resolveHost(c, r.Host); err != nil {

@@ -29,6 +29,8 @@ type call struct {
 	env       j17.Environment
 	tenant    j17.Tenant
 	principal j17.Principal
+	// session is the id of the session by whose cookie the request was let in; "" where it was by a token.
+	session string
 	// query has the parameters of the route, further those of what it reads.
 	query   query
 	further map[string]string

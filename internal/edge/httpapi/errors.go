@@ -62,6 +62,8 @@ func problemOf(code j17.Code) problem {
 		return problem{http.StatusForbidden, "Insufficient scope"}
 	case j17.CodeForbidden:
 		return problem{http.StatusForbidden, "Forbidden"}
+	case j17.CodeForbiddenOrigin:
+		return problem{http.StatusForbidden, "Forbidden origin"}
 
 	// What is not there, or not the way it was expected.
 	case j17.CodeNotFound:

@@ -1,6 +1,10 @@
 package httpapi
 
-import "j17/internal/base/work"
+import (
+	"sync"
+
+	"j17/internal/base/work"
+)
 
 // handlers answer requests. Each holds the services that it asks, and a request's call has what all of them need.
 type handlers struct {
@@ -25,6 +29,8 @@ type handlers struct {
 	backups     backupHandlers
 	specs       specHandlers
 	accounts    accountHandlers
+	sessions    sessionHandlers
+	dashboard   dashboardHandlers
 	operators   operatorHandlers
 	instances   instanceHandlers
 	keys        keyHandlers
@@ -57,6 +63,8 @@ func newHandlers(o *Options) handlers {
 		backups:     backupHandlers{backups: o.Backups},
 		specs:       specHandlers{deploy: o.Deploy, registry: o.Registry},
 		accounts:    accountHandlers{auth: o.Auth, registry: o.Registry},
+		sessions:    sessionHandlers{auth: o.Auth, public: o.PublicPath, registry: o.Registry},
+		dashboard:   dashboardHandlers{files: o.Dashboard, public: o.PublicPath, packed: new(sync.Map)},
 		operators:   operatorHandlers{registry: o.Registry},
 		instances:   instanceHandlers{defaultInstance: o.DefaultInstance, deploy: o.Deploy, indexes: o.Indexes, registry: o.Registry, usage: o.Usage},
 		keys:        keyHandlers{registry: o.Registry},

@@ -77,11 +77,15 @@ func (a *API) hostOf(instance string, env j17.Environment) string {
 
 // origin is where the client has sent the request to: the host with its port, over TLS where this server or the proxy in front of it has it.
 func (c *call) origin() string {
-	scheme := "http"
-	if c.api.Encrypted || c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https") {
-		scheme = "https"
+	if c.encrypted() {
+		return "https://" + c.request.Host
 	}
-	return scheme + "://" + c.request.Host
+	return "http://" + c.request.Host
+}
+
+// encrypted reports whether the client's request came over TLS: to this server, or to the proxy in front of it.
+func (c *call) encrypted() bool {
+	return c.api.Encrypted || c.api.trusted(c.peer()) && strings.EqualFold(c.request.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // hostname is the host without port, trailing dot and capitals; false where its port is none.

@@ -73,7 +73,7 @@ type route struct {
 func (a *API) routes() []route {
 	return slices.Concat(
 		a.server.routes(), a.documents.routes(), a.reads.routes(), a.places.routes(), a.feeds.routes(), a.writes.routes(),
-		a.proofs.routes(), a.projections.routes(), a.accounts.routes(), a.scrubs.routes(), a.operators.routes(), a.nodes.routes(),
+		a.proofs.routes(), a.projections.routes(), a.accounts.routes(), a.sessions.routes(), a.dashboard.routes(), a.scrubs.routes(), a.operators.routes(), a.nodes.routes(),
 		a.instances.routes(), a.keys.routes(), a.specs.routes(), a.derived.controlRoutes(), a.audits.routes(), a.devRoutes(),
 		mounted(slices.Concat(
 			a.tombstones.routes(), a.audits.adminRoutes(), a.specs.adminRoutes(), a.derived.routes(),

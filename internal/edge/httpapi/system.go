@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"j17"
@@ -48,8 +49,14 @@ func (a *API) devRoutes() []route {
 	}}}
 }
 
-// root is GET /: what this server is.
+// root is GET /: what this server is, and for a browser on the control host the way to the dashboard.
 func (*serverHandlers) root(c *call, w http.ResponseWriter) error {
+	if c.control && c.api.Dashboard != nil {
+		w.Header().Add("Vary", "Accept")
+		if strings.Contains(c.request.Header.Get("Accept"), "text/html") {
+			return c.api.dashboard.leadWith(c, w, http.StatusSeeOther)
+		}
+	}
 	b := append([]byte(`{"ok":true,"service":"j17","version":`), strconv.Quote(c.api.Version)...)
 	return c.reply(w, http.StatusOK, append(b, '}'))
 }

@@ -47,6 +47,7 @@ type Registry struct {
 	Nodes       *Nodes
 	Specs       *Specs
 	Secrets     *Secrets
+	Sessions    *Sessions
 	Audit       *AuditLog
 	Faults      *Faults
 	Replication *Replication
@@ -155,7 +156,7 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	operators := &Operators{i}
 	r := &Registry{
 		Instances: &Instances{i, planned}, Operators: operators, Setup: &Setup{i, operators}, Keys: &Keys{i}, Nodes: &Nodes{i}, Specs: &Specs{items: i, late: map[j17.Tenant]bool{}},
-		Secrets: &Secrets{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
+		Secrets: &Secrets{items: i}, Sessions: &Sessions{items: i}, Audit: &AuditLog{i}, Faults: newFaults(i), Replication: &Replication{i}, items: i,
 	}
 
 	// What the store holds.
@@ -166,6 +167,9 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 		return nil, err
 	}
 	if err := r.Secrets.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.Sessions.open(ctx); err != nil {
 		return nil, err
 	}
 

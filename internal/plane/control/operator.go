@@ -354,6 +354,15 @@ func (r *Operators) newPassword(ctx context.Context, password string) (string, e
 	return r.hasher.hash(ctx, password)
 }
 
+// ByEmail returns the operator with an e-mail address.
+func (r *Operators) ByEmail(email string) (Operator, bool) {
+	rec := r.operatorByEmail(CanonicalEmail(email))
+	if rec == nil {
+		return Operator{}, false
+	}
+	return rec.Operator, true
+}
+
 // ByID returns the operator with that handle.
 func (r *Operators) ByID(id string) (Operator, bool) {
 	r.mu.RLock()

@@ -48,6 +48,11 @@ const (
 	RightManage Right = "manage"
 )
 
+// Rights lists every right once.
+func Rights() []Right {
+	return []Right{RightView, RightRead, RightInspect, RightOperate, RightDeploy, RightAudit, RightErase, RightManage}
+}
+
 // has reports whether the role has a right in an instance that is granted to it.
 func (r Role) has(right Right) bool {
 	switch r {
@@ -78,6 +83,22 @@ func (r *Operators) May(operatorID, instanceID string, right Right) bool {
 	default:
 		return rec.Role.has(right) && slices.Contains(rec.Instances, instanceID)
 	}
+}
+
+// RightsOf returns the rights of an operator in the server as a whole, and in each instance that is granted to them, by its handle.
+func (r *Operators) RightsOf(op Operator) (server []Right, instances map[string][]Right) {
+	server, instances = []Right{}, map[string][]Right{}
+	for _, right := range Rights() {
+		if r.May(op.ID, "", right) {
+			server = append(server, right)
+		}
+		for _, in := range op.Instances {
+			if r.May(op.ID, in, right) {
+				instances[in] = append(instances[in], right)
+			}
+		}
+	}
+	return server, instances
 }
 
 // Grant lets an operator exercise the rights of their role in an instance. Granting twice changes nothing.

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"j17/internal/base/wire"
+	"j17/internal/server"
+)
+
+// dashboardFlags are those of the servers that have a dashboard.
+func dashboardFlags(f *pflag.FlagSet, o *server.Options) {
+	f.BoolVar(&o.NoDashboard, "no-dashboard", false, "leave the dashboard out")
+	f.StringVar(&o.PublicPath, "public-path", "", "`path` below which a proxy has the server, such as /j17")
+}
+
+func dashboardCommand(e *env) *cobra.Command {
+	var open, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "dashboard",
+		Short: "Print a link that signs in to the dashboard once",
+		Long: `Print a link that signs you in to the dashboard of the server of the context, once and within an hour. The code in it is behind
+the '#', which browsers send to nobody.`,
+		Example: `  j17 dashboard
+  j17 dashboard --open`,
+		Args: noArgs,
+	}
+	r := serverFlags(cmd)
+	cmd.Flags().BoolVar(&open, "open", false, "open it in the browser as well")
+	jsonFlag(cmd, &asJSON)
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := operate(e, cmd, r)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodPost, []string{"me", "login_codes"}, nil, nil, &raw); err != nil {
+			return err
+		}
+		var got wire.LoginCode
+		if err := json.Unmarshal(raw, &got); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+		if _, err := fmt.Fprintln(e.out, got.Link); err != nil {
+			return err
+		}
+		if open {
+			return openBrowser(cmd, got.Link)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// openBrowser hands a link to what the system opens links with.
+func openBrowser(cmd *cobra.Command, link string) error {
+	program := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		program = "open"
+	}
+	if err := exec.CommandContext(cmd.Context(), program, link).Run(); err != nil {
+		return errors.New("the browser could not be opened: " + err.Error() + ". Open the link yourself")
+	}
+	return nil
+}

@@ -1,0 +1,264 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// Sessions are those of operators in browsers, and the codes that begin one. Tokens and codes are kept as hashes.
+type Sessions struct {
+	*items
+	mu     sync.Mutex
+	byHash map[tokenHash]*sessionRecord
+}
+
+// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works.
+const (
+	SessionLifetime = 12 * time.Hour
+	SessionIdle     = 2 * time.Hour
+	MaxSessions     = 20
+	LoginCodeTime   = time.Hour
+)
+
+const (
+	// keepUse is how much later than stored a session may have been used.
+	keepUse = 5 * time.Minute
+	// sessionID is how many characters of its hash name a session.
+	sessionID = 16
+)
+
+const (
+	// sessionSpace holds sessions under the hashes of their tokens, loginCodeSpace login codes under theirs.
+	sessionSpace   store.Space = "control.sessions"
+	loginCodeSpace store.Space = "control.login_codes"
+)
+
+// Session is one of an operator.
+type Session struct {
+	ID        string    `json:"id"`
+	Operator  string    `json:"operator"`
+	CreatedAt time.Time `json:"created_at"`
+	UsedAt    time.Time `json:"used_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	// Address is the one that the session was begun from.
+	Address string `json:"address"`
+}
+
+// sessionRecord is a session as it is kept. Issued and Key are what makes it void with the operator's tokens: those of before a moment, and those
+// that were signed with a key.
+type sessionRecord struct {
+	Session
+	Hash   tokenHash `json:"sha256"`
+	Issued int64     `json:"issued"`
+	Key    string    `json:"key"`
+	// stored is the time of use that the store has.
+	stored time.Time
+}
+
+// loginCode begins one session.
+type loginCode struct {
+	Operator  string    `json:"operator"`
+	Issued    int64     `json:"issued"`
+	Key       string    `json:"key"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+func hashKey(h tokenHash) string { return hex.EncodeToString(h[:]) }
+
+// open reads the sessions that the store has.
+func (r *Sessions) open(ctx context.Context) error {
+	r.byHash = map[tokenHash]*sessionRecord{}
+	return scan(ctx, r.store, sessionSpace, func(s *sessionRecord) {
+		s.stored = s.UsedAt
+		r.byHash[s.Hash] = s
+	})
+}
+
+// Begin begins a session of an operator who asked for it at a time, and returns its token, which nothing else shows. Of more than MaxSessions
+// the oldest ends.
+func (r *Sessions) Begin(ctx context.Context, op Operator, asked time.Time, address string) (token string, s Session, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now().UTC().Truncate(time.Second)
+	token = rand.Text() + rand.Text()
+	hash := tokenHash(sha256.Sum256([]byte(token)))
+	rec := &sessionRecord{
+		Session: Session{
+			ID: hashKey(hash)[:sessionID], Operator: op.ID, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(SessionLifetime), Address: address,
+		},
+		Hash: hash, Issued: max(asked.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID, stored: now,
+	}
+	side, err := rec.side(store.IfAbsent)
+	if err != nil {
+		return "", Session{}, err
+	}
+
+	// Room is made in the same write.
+	own := r.of(op.ID)
+	writes := []store.Side{side}
+	var ended []*sessionRecord
+	for ; len(own) >= MaxSessions; own = own[1:] {
+		ended = append(ended, own[0])
+		writes = append(writes, own[0].removal())
+	}
+	if err := r.store.Write(ctx, j17.System, writes); err != nil {
+		return "", Session{}, failure(err)
+	}
+	for _, old := range ended {
+		delete(r.byHash, old.Hash)
+	}
+	r.byHash[rec.Hash] = rec
+	return token, rec.Session, nil
+}
+
+func (s *sessionRecord) side(cond store.Cond) (store.Side, error) {
+	side, err := putNew(sessionSpace, hashKey(s.Hash), s)
+	side.Cond, side.Expires = cond, s.ExpiresAt
+	return side, err
+}
+
+func (s *sessionRecord) removal() store.Side {
+	return store.Side{Op: store.Delete, Space: sessionSpace, Key: hashKey(s.Hash), Cond: store.Always}
+}
+
+// of returns the sessions of an operator that are valid, the oldest first. The caller holds mu.
+func (r *Sessions) of(operator string) []*sessionRecord {
+	var own []*sessionRecord
+	for hash, s := range r.byHash {
+		if !r.valid(s) {
+			delete(r.byHash, hash) // the store lets it go by itself
+		} else if s.Operator == operator {
+			own = append(own, s)
+		}
+	}
+	slices.SortFunc(own, func(a, b *sessionRecord) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return own
+}
+
+// valid reports whether a session has neither ended nor been voided.
+func (r *Sessions) valid(s *sessionRecord) bool {
+	now := r.clock.Now()
+	return now.Before(s.ExpiresAt) && now.Before(s.UsedAt.Add(SessionIdle)) && r.counts(s.Operator, s.Issued, s.Key)
+}
+
+// counts reports whether what was issued to an operator, with a signing key, counts still, as a token would.
+func (r *Sessions) counts(operator string, issued int64, key string) bool {
+	r.memory.mu.RLock()
+	op := r.known.operators[operator]
+	r.memory.mu.RUnlock()
+	if op == nil || issued < op.TokensFrom {
+		return false
+	}
+	return slices.ContainsFunc(r.signing.Load().Keys, func(k SigningKey) bool { return k.ID == key })
+}
+
+// Use returns the session of a token and counts as a use of it; false where there is none, or none any more. The time of the use is stored
+// once in five minutes.
+func (r *Sessions) Use(ctx context.Context, token string) (Session, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.byHash[sha256.Sum256([]byte(token))]
+	if s == nil {
+		return Session{}, false
+	}
+	if !r.valid(s) {
+		delete(r.byHash, s.Hash)
+		return Session{}, false
+	}
+	used := *s
+	used.UsedAt = r.clock.Now().UTC().Truncate(time.Second)
+	if used.UsedAt.Sub(used.stored) >= keepUse {
+		if side, err := used.side(store.Always); err == nil && r.store.Write(ctx, j17.System, []store.Side{side}) == nil {
+			used.stored = used.UsedAt
+		} // Else it ends earlier after a restart than it would have.
+	}
+	r.byHash[s.Hash] = &used
+	return used.Session, true
+}
+
+// List returns the sessions of an operator, the oldest first.
+func (r *Sessions) List(operator string) []Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []Session
+	for _, s := range r.of(operator) {
+		all = append(all, s.Session)
+	}
+	return all
+}
+
+// End ends the session of an operator that has an id. One that has ended already is a *j17.Error of CodeNotFound.
+func (r *Sessions) End(ctx context.Context, operator, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.of(operator) {
+		if s.ID != id {
+			continue
+		}
+		if err := r.store.Write(ctx, j17.System, []store.Side{s.removal()}); err != nil {
+			return failure(err)
+		}
+		delete(r.byHash, s.Hash)
+		return nil
+	}
+	return j17.Errorf(j17.CodeNotFound, "You have no session with this id. GET /api/me/sessions lists yours.")
+}
+
+// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime.
+func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, expires time.Time, err error) {
+	code = rand.Text()
+	now := r.clock.Now().UTC().Truncate(time.Second)
+	rec := loginCode{Operator: op.ID, Issued: max(now.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID, ExpiresAt: now.Add(LoginCodeTime)}
+	side, err := putNew(loginCodeSpace, hashKey(sha256.Sum256([]byte(code))), rec)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	side.Expires = rec.ExpiresAt
+	if err := r.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
+		return "", time.Time{}, failure(err)
+	}
+	return code, rec.ExpiresAt, nil
+}
+
+// Redeem uses up a login code and returns the operator whose it is. A code that is wrong, used, too old or void is a *j17.Error of
+// CodeUnauthorized.
+func (r *Sessions) Redeem(ctx context.Context, code string) (Operator, error) {
+	wrong := j17.Errorf(j17.CodeUnauthorized, "This link does not sign in any more: it works once, for an hour. 'j17 dashboard' prints a fresh one, or sign in with your password.")
+	key := hashKey(sha256.Sum256([]byte(code)))
+	rec, rev, err := get[loginCode](ctx, r.store, loginCodeSpace, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return Operator{}, wrong
+	}
+	if err != nil {
+		return Operator{}, err
+	}
+	err = r.store.Write(ctx, j17.System, []store.Side{{Op: store.Delete, Space: loginCodeSpace, Key: key, Cond: store.IfRev, Rev: rev}})
+	if isConflict(err, loginCodeSpace) {
+		return Operator{}, wrong
+	}
+	if err != nil {
+		return Operator{}, failure(err)
+	}
+	if !r.clock.Now().Before(rec.ExpiresAt) || !r.counts(rec.Operator, rec.Issued, rec.Key) {
+		return Operator{}, wrong
+	}
+	r.memory.mu.RLock()
+	defer r.memory.mu.RUnlock()
+	op := r.known.operators[rec.Operator]
+	if op == nil {
+		return Operator{}, wrong
+	}
+	return op.Operator, nil
+}
