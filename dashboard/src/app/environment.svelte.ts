@@ -1,7 +1,7 @@
 // The instance and the environment that are looked at: what the address names, and what their spec has.
 
 import { call } from '../api/client';
-import type { Env, Instance, Right } from '../api/types';
+import type { Attention, Env, Instance, Right } from '../api/types';
 import { isObject, keys, type Json, type JsonObject } from '../data/json';
 import { session } from './session.svelte';
 
@@ -14,8 +14,8 @@ class Environment {
   /** The deployed spec; null where there is none, undefined until it is known. */
   spec = $state.raw<JsonObject | null | undefined>(undefined);
   version = $state(0);
-  /** How many causes wait for a person. */
-  waiting = $state(0);
+  /** What waits for a person, by cause; null until it is known. */
+  attention = $state.raw<Attention[] | null>(null);
 
   async loadInstances() {
     this.instances = (await call<{ instances: Instance[] } & object>('instances?limit=1000')).instances;
@@ -29,7 +29,7 @@ class Environment {
       this.instance = found;
       this.env = env as Env;
       this.spec = undefined;
-      this.waiting = 0;
+      this.attention = null;
       void this.loadSpec();
     }
     return true;
@@ -45,6 +45,13 @@ class Environment {
     } catch {
       if (at === this.api('')) this.spec = null;
     }
+  }
+
+  /** Asks what waits for a person. */
+  async loadAttention() {
+    const at = this.api('attention');
+    const r = await call<{ attention: Attention[] } & object>(at);
+    if (at === this.api('attention')) this.attention = r.attention;
   }
 
   /** A path of the environment's administration, below the API's. */
