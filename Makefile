@@ -79,6 +79,25 @@ dev: build ## run a development server on an example spec (SPEC=file, DATA=folde
 build: ## build bin/j17, a static program
 	$(COMPILED) go build -o bin/j17 ./cmd/j17
 
+# What is built is committed, so that Go alone builds the program. The lockfile decides what is installed, and nothing of it runs on the way.
+DASHBOARD_TOOLS = cd dashboard && { command -v npm >/dev/null || { echo 'npm is not installed. Install Node 20 or later with npm: the dashboard is built with it.' >&2; exit 1; }; } \
+	&& npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+.PHONY: dashboard
+dashboard: ## build the dashboard into dashboard/dist, which the program has in it
+	@$(DASHBOARD_TOOLS) && npm run --silent build
+
+.PHONY: dashboard-dev
+dashboard-dev: build ## serve the dashboard with hot reload at http://localhost:5173/ui/, against a development server (SPEC=file, DATA=folder, ARGS='more flags')
+	@$(DASHBOARD_TOOLS)
+	@trap 'kill $$server 2>/dev/null' EXIT INT TERM; \
+	bin/j17 dev $(SPEC) --data '$(DATA)' $(ARGS) & server=$$!; \
+	cd dashboard && npm run --silent dev
+
+.PHONY: dashboard-check
+dashboard-check: ## check the types of the dashboard, run its tests, and see that the licences of what is bundled are known
+	@$(DASHBOARD_TOOLS) && npm run --silent check && npm run --silent test && npm run --silent build -- --outDir ../bin/dashboard --emptyOutDir --logLevel warn
+
 .PHONY: dist
 dist: ## build a release into dist/: archives for Linux and macOS, checksums, a bill of materials (PLATFORMS='linux/amd64')
 	@GOTOOLCHAIN=$(GO_OF_MODULE) go run ./tools/dist $(PLATFORMS)
