@@ -12,6 +12,8 @@ function typing(e: KeyboardEvent): boolean {
 class Shortcuts {
   palette = $state(false);
   list = $state(false);
+  /** The id of an error whose record is shown, '' for none. */
+  failure = $state('');
   private waiting = false;
   private timer = 0;
 
