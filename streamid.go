@@ -39,6 +39,18 @@ func (s StreamID) Next() StreamID {
 	return StreamID{Ms: s.Ms, Seq: s.Seq + 1}
 }
 
+// Previous returns the greatest id that is smaller, and the zero one of the zero one.
+func (s StreamID) Previous() StreamID {
+	switch {
+	case s.Seq > 0:
+		return StreamID{Ms: s.Ms, Seq: s.Seq - 1}
+	case s.Ms > 0:
+		return StreamID{Ms: s.Ms - 1, Seq: ^uint32(0)}
+	default:
+		return s
+	}
+}
+
 // Append appends the id's text form to dst.
 func (s StreamID) Append(dst []byte) []byte {
 	n := len(dst)

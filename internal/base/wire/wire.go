@@ -307,6 +307,44 @@ type Event struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
+// AggregateType is a type in the list of types. Declared tells whether the deployed spec has it; Count is at most 10,000, and More tells that
+// there are more.
+type AggregateType struct {
+	Type     string   `json:"type"`
+	Declared bool     `json:"declared"`
+	Events   []string `json:"events"`
+	Count    int      `json:"count"`
+	More     bool     `json:"more"`
+}
+
+// AggregateTypes are those of the deployed spec in its order, and behind them those of earlier ones.
+type AggregateTypes struct {
+	Types []AggregateType `json:"types"`
+}
+
+// AggregateRow is an aggregate in the list of a type.
+type AggregateRow struct {
+	ID        string    `json:"id"`
+	Handle    string    `json:"handle,omitempty"`
+	PublicID  string    `json:"public_id,omitempty"`
+	Length    uint64    `json:"length"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Aggregates is a page of the aggregates of a type.
+type Aggregates struct {
+	Aggregates []AggregateRow `json:"aggregates"`
+	Next       *string        `json:"next"`
+}
+
+// EventShown is an event with the version of its aggregate that it made, and the stream_ids of its neighbours in that aggregate.
+type EventShown struct {
+	Event    json.RawMessage `json:"event"`
+	Length   uint64          `json:"length"`
+	Previous *string         `json:"previous"`
+	Next     *string         `json:"next"`
+}
+
 // Events is a page of the events of an aggregate. Next is where the next page starts, null where there is none.
 type Events struct {
 	Events []Event `json:"events"`

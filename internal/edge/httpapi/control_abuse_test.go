@@ -350,7 +350,7 @@ func TestAbuse(t *testing.T) {
 // TestEveryControlRouteNeedsAToken finds routes that were added without one.
 func TestEveryControlRouteNeedsAToken(t *testing.T) {
 	p := newPlane(t, nil)
-	free := []string{"POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt"}
+	free := []string{"POST /api/login", "POST /api/setup", "GET /setup", "GET /_openapi.json", "GET /llms-core.txt", "POST /api/sessions", "GET /api/session", "DELETE /api/session"}
 	for _, r := range p.ControlRoutes() {
 		method, path, _ := strings.Cut(r, " ")
 		if slices.Contains(free, r) {

@@ -25,6 +25,7 @@ import (
 type feedHandlers struct {
 	engine   *engine.Engine
 	registry *control.Registry
+	store    Storage
 	tail     *tail.Tail
 	pageWork int64
 }
@@ -41,10 +42,141 @@ func (h *feedHandlers) routes() []route {
 			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
 		}},
 		{dataSite, get, "/_events/stream", read, need{}, "", h.feedStream, operation{
-			id: "streamFeed", about: "Stream the events of the environment", query: streamed(filtered()...),
+			id: "streamFeed", about: "Stream the events of the environment", query: streamed(append(filtered(), sinceParameter())...),
 			gives: file{typeStream},
 		}},
 	}
+}
+
+// adminRoutes are the same for operators, beside the administration of the environment.
+func (h *feedHandlers) adminRoutes() []route {
+	look := need{control.RightRead, instance}
+	return []route{
+		{0, get, "aggregates/{type}/{id}/events/stream", operator, look, "", h.aggregateStream, operation{
+			id: "streamAggregateEvents", about: "Stream the events of an aggregate", query: streamed(filtered()[0]), gives: file{typeStream},
+		}},
+		{0, get, "events", operator, look, "", h.feed, operation{
+			id: "listEventsOfEnvironment", about: "Read the events of the environment, from a position on or the newest first", query: fed(),
+			gives: either{wire.FeedPage{}, linesOf{wire.Event{}}}, headers: feedHeaders(),
+		}},
+		{0, get, "events/stream", operator, look, "", h.feedStream, operation{
+			id: "streamEventsOfEnvironment", about: "Stream the events of the environment", query: streamed(append(filtered(), sinceParameter())...),
+			gives: file{typeStream},
+		}},
+		{0, get, "events/{position}", operator, look, "", h.event, operation{
+			id: "getEvent", about: "Get an event, with the version of its aggregate that it made", gives: wire.EventShown{},
+		}},
+	}
+}
+
+// begin is the position behind which to begin: that of the parameter after, or the one in front of the first event since a time.
+func (c *call) begin() (j17.StreamID, error) {
+	since := c.moment("since")
+	if since == nil {
+		return c.query.streamID("after"), nil
+	}
+	if _, both := c.query["after"]; both {
+		return j17.StreamID{}, j17.Errorf(j17.CodeInvalidParameter, "'since' and 'after' both say where to begin. Send one of them.").At("since")
+	}
+	if *since <= 0 {
+		return j17.StreamID{}, nil
+	}
+	return j17.StreamID{Ms: *since*1000 - 1, Seq: ^uint32(0)}, nil
+}
+
+// backwards is GET events with before: a page with the newest event first.
+func (h *feedHandlers) backwards(c *call, w http.ResponseWriter, given string) error {
+	for _, other := range []string{"after", "since", "wait"} {
+		if _, both := c.query[other]; both {
+			return j17.Errorf(j17.CodeInvalidParameter, "'before' asks for the newest event first, and '%s' for the order of time. Send one of them.", other).At("before")
+		}
+	}
+	f, err := h.filter(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.request.Context()
+	head, err := h.tail.Head(ctx, c.tenant)
+	if err != nil {
+		return store.UserError(err)
+	}
+	before := head.Next()
+	if given != "now" {
+		before = c.query.streamID("before")
+	}
+	page, err := h.tail.Before(ctx, c.tenant, f, before, c.query.number("count", defaultCount), work.New(ctx, h.pageWork))
+	if err != nil {
+		return store.UserError(err)
+	}
+
+	// The same form as that of a page in the order of time.
+	lines, next := acceptsLines(c.request.Header), ""
+	if page.More {
+		next = page.Next.PositionText()
+	}
+	w.Header().Add("Vary", "Accept")
+	var b []byte
+	if !lines {
+		b = append(b, `{"ok":true,"events":[`...)
+	}
+	for i, ev := range page.Events {
+		if i > 0 && !lines {
+			b = append(b, ',')
+		}
+		b = append(b, ev.Raw...)
+		if lines {
+			b = append(b, '\n')
+		}
+	}
+	c.slot.Give()
+	if lines {
+		if next != "" {
+			c.show(w.Header(), headerNext, next)
+		}
+		w.Header().Set(headerPosition, head.PositionText())
+		c.show(w.Header(), "Content-Type", typeLines)
+		c.write(w, http.StatusOK, b)
+		return nil
+	}
+	b = append(appendNext(append(b, ']'), next), `,"position":"`...)
+	return c.page(w, append(append(b, head.PositionText()...), `"}`...))
+}
+
+// event is GET events/{position}.
+func (h *feedHandlers) event(c *call, w http.ResponseWriter) error {
+	ctx := c.request.Context()
+	missing := j17.Errorf(j17.CodeNotFound, "There is no event with this stream_id. GET events lists those that there are.")
+	at, err := j17.ParseStreamID(c.request.PathValue("position"))
+	if err != nil {
+		return missing
+	}
+	var found *j17.Event
+	for ev, err := range h.store.ReadFeed(ctx, c.tenant, at.Previous(), 1) {
+		if err != nil {
+			return store.UserError(err)
+		}
+		if ev.StreamID == at {
+			found = ev.Clone()
+		}
+	}
+	if found == nil {
+		return missing
+	}
+
+	// Its neighbours within the aggregate.
+	shown := wire.EventShown{Event: found.Raw, Length: found.Version}
+	for ev, err := range h.store.ReadStream(ctx, c.tenant, found.Key, max(1, found.Version-1), found.Version+1) {
+		if err != nil {
+			return store.UserError(err)
+		}
+		switch position := ev.StreamID.String(); {
+		case ev.Version < found.Version:
+			shown.Previous = &position
+		case ev.Version > found.Version:
+			shown.Next = &position
+		}
+	}
+	return c.answer(w, http.StatusOK, shown)
 }
 
 // allEvents is for walks that only their budget and their reader end.
@@ -52,6 +184,13 @@ const allEvents = 1 << 30
 
 // feed is GET /_events: a page of the events of the environment.
 func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
+	if before, ok := c.query["before"]; ok {
+		return h.backwards(c, w, before)
+	}
+	after, err := c.begin()
+	if err != nil {
+		return err
+	}
 	for wait := c.query.duration("wait", 0); ; wait = 0 {
 		f, err := h.filter(c)
 		if err != nil {
@@ -61,7 +200,7 @@ func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
 		if err != nil {
 			return err
 		}
-		page, err := h.awaitPage(c, w, f, wait, retagged)
+		page, err := h.awaitPage(c, w, f, after, wait, retagged)
 		if err != nil {
 			return err
 		}
@@ -74,8 +213,10 @@ func (h *feedHandlers) feed(c *call, w http.ResponseWriter) error {
 
 // awaitPage returns a page of the events that a filter lets through. Where there is none it waits for one, but not beyond a deployment that
 // changes which events have the tags.
-func (h *feedHandlers) awaitPage(c *call, w http.ResponseWriter, f tail.Filter, wait time.Duration, retagged func() bool) (*eventPage, error) {
-	page := h.feedPage(c, f, c.query.streamID("after"), retagged)
+func (h *feedHandlers) awaitPage(
+	c *call, w http.ResponseWriter, f tail.Filter, after j17.StreamID, wait time.Duration, retagged func() bool,
+) (*eventPage, error) {
+	page := h.feedPage(c, f, after, retagged)
 	if err := page.measure(); err != nil {
 		return nil, err
 	}
@@ -346,8 +487,9 @@ func (h *feedHandlers) streamFrom(c *call) (j17.StreamID, error) {
 		}
 		return id, nil
 	}
-	if _, ok := c.query["after"]; ok {
-		return c.query.streamID("after"), nil
+	_, after := c.query["after"]
+	if _, since := c.query["since"]; after || since {
+		return c.begin()
 	}
 	head, err := h.tail.Head(c.request.Context(), c.tenant)
 	return head, store.UserError(err)

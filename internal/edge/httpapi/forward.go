@@ -170,7 +170,7 @@ func (*forwarder) opsPath(c *call) string {
 // passedOn reports whether a header of an operator's request means something to a worker. Credentials do not.
 func passedOn(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", headerIdempotencyKey, headerIdempotencyKeyOld:
+	case "Content-Type", "Content-Length", "Accept", "If-Match", "If-None-Match", "Range", "Last-Event-Id", headerIdempotencyKey, headerIdempotencyKeyOld:
 		return true
 	default:
 		return strings.HasPrefix(name, "Content-")

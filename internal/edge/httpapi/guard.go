@@ -164,6 +164,16 @@ func (g *guard) count(c *call, need access) {
 	}
 }
 
+// countRead counts what an operator reads of an environment, where its events are.
+func (g *guard) countRead(c *call, r *route) {
+	if g.usage == nil || r.need.right != control.RightRead || c.principal.Kind == j17.APIKey {
+		return
+	}
+	if _, forwarded := c.api.workerOf(c.instance); !forwarded {
+		g.usage.Request(c.tenant, true)
+	}
+}
+
 // triesOnly reports whether the request asks for a dry run, before its parameters are read.
 func (*guard) triesOnly(c *call) bool {
 	if c.request.URL.RawQuery == "" {
@@ -214,6 +224,14 @@ func (*guard) actFor(c *call) {
 
 // stillAllowed asks again what the call was asked at first: whether this server has the environment, and the key its rights.
 func (g *guard) stillAllowed(c *call) bool {
+	switch c.principal.Kind {
+	case j17.Node: // the headnode asks again
+		return true
+	case j17.Operator:
+		again := &call{api: c.api, request: c.request, control: c.control}
+		return g.authenticate(again, operator) == nil && g.may(c, c.instance, control.RightRead)
+	case j17.APIKey:
+	}
 	again := &call{api: c.api, request: c.request}
 	if c.api.resolveHost(again, c.request.Host) != nil || again.tenant != c.tenant {
 		return false

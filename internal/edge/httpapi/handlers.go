@@ -44,9 +44,9 @@ func newHandlers(o *Options) handlers {
 	return handlers{
 		server:      serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
 		documents:   documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
-		reads:       readHandlers{engine: o.Engine},
+		reads:       readHandlers{engine: o.Engine, registry: o.Registry},
 		writes:      writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
-		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, tail: o.Tail, pageWork: work.Command},
+		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command},
 		places:      placeHandlers{engine: o.Engine, places: o.Places},
 		projections: projectionHandlers{projections: o.Projections},
 		proofs:      proofHandlers{engine: o.Engine, logs: o.Logs, store: o.Store},

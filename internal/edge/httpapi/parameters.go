@@ -34,6 +34,7 @@ const (
 	day                 // a date or a time
 	position            // the stream_id of an event
 	positionOrZero      // the same, or 0 for before the first one
+	positionOrNow       // the same, or now for behind the last one
 	agent               // an actor or a target, as type:id
 	texts               // texts with commas between them, from least to most
 	duration            // a duration between least and most seconds
@@ -124,6 +125,10 @@ func countParameter() parameter {
 // counted are the parameters of a list of ids.
 func counted() []parameter {
 	return []parameter{{name: "start", about: "The id before the first one to return: next of the previous page."}, countParameter()}
+}
+
+func prefixed() []parameter {
+	return append(counted(), parameter{name: "prefix", about: "Only aggregates whose id, handle or public id begins so."})
 }
 
 func countedEvents() []parameter {
@@ -238,7 +243,14 @@ func filtered() []parameter {
 }
 
 func fed() []parameter {
-	return append(filtered(), countParameter(), parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if none is available."})
+	return append(filtered(), sinceParameter(), countParameter(), parameter{
+		name: "before", kind: positionOrNow, about: "Only events before this stream_id, the newest first; now for the newest of all. Not with after, since or wait.",
+	}, parameter{name: "wait", kind: duration, most: 60, about: "How long to wait for an event if none is available."})
+}
+
+// sinceParameter is a time to begin at, in place of a position.
+func sinceParameter() parameter {
+	return parameter{name: "since", kind: moment, about: "Begin with the first event of this time, in Unix seconds or as RFC 3339. Not with after."}
 }
 
 // streamed adds what every stream takes to other parameters.
@@ -360,6 +372,10 @@ func (p *parameter) fault(v string, now time.Time) string {
 	case position:
 		if _, err := j17.ParseStreamID(v); err != nil {
 			return "the stream_id of an event, such as 1706789012345-0"
+		}
+	case positionOrNow:
+		if _, err := j17.ParseStreamID(v); err != nil && v != "now" {
+			return "the stream_id of an event, such as 1706789012345-0, or now"
 		}
 	case positionOrZero:
 		if _, err := j17.ParsePosition(v); err != nil {

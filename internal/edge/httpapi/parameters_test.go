@@ -68,7 +68,6 @@ func TestParametersOfOtherSystems(t *testing.T) {
 		"/note/global/events?after=1":                "did you mean 'start'?",
 		"/note/global?asOf=5":                        "did you mean 'at'?",
 		"/note/global?version=5":                     "did you mean 'length'?",
-		"/_events?since=0":                           "did you mean 'after'?",
 		"/_events?limit=1":                           "did you mean 'count'?",
 		"/note/nearby?lat=1&lon=1&radius=5":          "did you mean 'lng'?",
 		"/note/nearby?latitude=1&lng=1&radius=5":     "did you mean 'lat'?",

@@ -8,13 +8,17 @@ import (
 	"j17"
 	"j17/internal/base/value"
 	"j17/internal/base/wire"
+	"j17/internal/base/work"
 	"j17/internal/core/engine"
 	"j17/internal/core/fold"
+	"j17/internal/lang/spec"
+	"j17/internal/plane/control"
 )
 
 // readHandlers read aggregates: their ids, states and events.
 type readHandlers struct {
-	engine *engine.Engine
+	engine   *engine.Engine
+	registry *control.Registry
 }
 
 // routes read aggregates.
@@ -36,6 +40,111 @@ func (h *readHandlers) routes() []route {
 			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
 		}},
 	}
+}
+
+// adminRoutes are the same for operators, beside the administration of the environment.
+func (h *readHandlers) adminRoutes() []route {
+	look := need{control.RightRead, instance}
+	return []route{
+		{0, get, "aggregates", operator, look, "", h.types, operation{
+			id: "listAggregateTypes", about: "List the aggregate types of the spec, and those of earlier ones that have aggregates", gives: wire.AggregateTypes{},
+		}},
+		{0, get, "aggregates/{type}", operator, look, "", h.list, operation{
+			id: "listAggregates", about: "List the aggregates of a type", query: prefixed(), gives: wire.Aggregates{},
+		}},
+		{0, get, "aggregates/{type}/{id}", operator, look, "", h.aggregate, operation{
+			id: "getAggregate", about: "Get the state of an aggregate, now or in the past", query: moments(), gives: wire.State{},
+		}},
+		{0, get, "aggregates/{type}/{id}/length", operator, look, "", h.length, operation{
+			id: "getAggregateLength", about: "Count the events of an aggregate", gives: wire.Length{},
+		}},
+		{0, get, "aggregates/{type}/{id}/events", operator, look, "", h.events, operation{
+			id: "listAggregateEvents", about: "List the events of an aggregate", query: countedEvents(),
+			gives: either{wire.Events{}, linesOf{wire.Event{}}}, headers: nextHeader(),
+		}},
+	}
+}
+
+// types is GET aggregates: the types of the spec in its order, behind them those of earlier ones that have aggregates.
+func (h *readHandlers) types(c *call, w http.ResponseWriter) error {
+	ctx := c.request.Context()
+	rows := []wire.AggregateType{}
+	seen := map[string]bool{}
+	take := func(root value.Value, declared bool) error {
+		for _, t := range spec.TypesOf(root) {
+			if seen[t.Name] {
+				continue
+			}
+			if !declared {
+				if known, err := h.engine.KnowsType(ctx, c.tenant, t.Name); err != nil || !known {
+					return err
+				}
+			}
+			seen[t.Name] = true
+			rows = append(rows, wire.AggregateType{Type: t.Name, Declared: declared, Events: t.Events})
+		}
+		return nil
+	}
+
+	if deployed := h.engine.Spec(c.tenant); deployed != nil {
+		if err := take(deployed.Root(), true); err != nil {
+			return err
+		}
+	}
+
+	// Earlier versions, from the newest on, as long as that takes little.
+	versions, err := h.registry.Specs.History(ctx, c.instance, c.env, 1, allEvents)
+	if err != nil {
+		return err
+	}
+	b := work.New(ctx, work.Command)
+	for _, v := range versions {
+		s, err := h.registry.Specs.Version(ctx, c.instance, c.env, v.Version)
+		if err != nil {
+			return err
+		}
+		if !b.SpendBytes(8 * len(s.Source)) {
+			break
+		}
+		root, err := value.Parse(s.Source)
+		if err == nil {
+			err = take(root, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = rows[i].Type
+	}
+	counts, err := h.engine.Counts(ctx, c.tenant, names)
+	if err != nil {
+		return err
+	}
+	for i, n := range counts {
+		rows[i].Count, rows[i].More = n.Count, n.More
+	}
+	return c.answer(w, http.StatusOK, wire.AggregateTypes{Types: rows})
+}
+
+// list is GET aggregates/{type}: by id, those whose ids, handles or public ids begin with a text.
+func (h *readHandlers) list(c *call, w http.ResponseWriter) error {
+	count := c.query.number("count", defaultCount)
+	found, next, err := h.engine.Aggregates(c.request.Context(), c.tenant, c.request.PathValue("type"), c.query["prefix"], c.query["start"], count)
+	if err != nil {
+		return err
+	}
+	rows := make([]wire.AggregateRow, len(found))
+	for i, a := range found {
+		rows[i] = wire.AggregateRow{ID: a.ID, Handle: a.Names.Handle, PublicID: a.Names.PublicID, Length: a.Length, UpdatedAt: a.UpdatedAt}
+	}
+	answer := wire.Aggregates{Aggregates: rows}
+	if next != "" {
+		answer.Next = &next
+	}
+	return c.answer(w, http.StatusOK, answer)
 }
 
 // listOrSingleton is GET /{type}: the ids of an aggregate type, or the states of a declared singleton by type.

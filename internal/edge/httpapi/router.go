@@ -161,6 +161,7 @@ func (a *API) serve(r route) http.HandlerFunc {
 
 		err := c.api.guard.entitled(c, &r)
 		if err == nil {
+			c.api.guard.countRead(c, &r)
 			err = c.readParameters(r.query)
 		}
 		if err == nil {

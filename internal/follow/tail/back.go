@@ -1,0 +1,108 @@
+package tail
+
+import (
+	"context"
+	"slices"
+
+	"j17"
+	"j17/internal/base/work"
+)
+
+// Back is a page of events before a position, the newest first.
+type Back struct {
+	Events []*j17.Event
+	// More tells that there may be events before Next, which is the position that the next page ends before.
+	More bool
+	Next j17.StreamID
+}
+
+const (
+	// firstSpan is how many milliseconds are looked at first; each further look goes back spanFactor times as far as the one before.
+	firstSpan  = 64
+	spanFactor = 4
+	// mostBack is how many bytes of events are held for a page.
+	mostBack = 8 << 20
+)
+
+// Before returns up to count events before a position that a filter lets through, the newest first, at the cost of the budget. The feed is read
+// forwards only, so stretches of it are read, each in front of the one before and longer. A stretch with far more events than are asked for is
+// cut in half until its newest part is short enough, so that what a page costs depends on what it holds and not on how events are spread over
+// time. Where the budget is used up after the first stretch the page is what was found, and More is true.
+func (t *Tail) Before(ctx context.Context, tenant j17.Tenant, f Filter, before j17.StreamID, count int, b *work.Budget) (*Back, error) {
+	page := &Back{Next: before}
+	size := 0
+	for span := int64(firstSpan); page.Next.Ms > 0 || page.Next.Seq > 0; {
+		from := j17.StreamID{Ms: max(0, page.Next.Ms-span)}
+		found, whole, err := t.stretch(ctx, tenant, f, from, page.Next, count+1-len(page.Events), b)
+		if err != nil {
+			if usedUp(b) && page.Next != before {
+				page.More = true
+				return page, nil
+			}
+			return nil, err
+		}
+		if !whole {
+			if span == 1 {
+				return nil, b.Err()
+			}
+			span = max(1, min(span, page.Next.Ms-from.Ms)/2)
+			continue
+		}
+
+		// The newest of it, as many as there is room for.
+		for _, ev := range slices.Backward(found) {
+			if len(page.Events) == count || len(page.Events) > 0 && size+len(ev.Raw) > mostBack {
+				page.More, page.Next = true, page.Events[len(page.Events)-1].StreamID
+				return page, nil
+			}
+			page.Events = append(page.Events, ev)
+			size += len(ev.Raw)
+		}
+		page.Next = from
+		span *= spanFactor
+	}
+	return page, nil
+}
+
+// stretch reads the events from one position on and before another one, and returns the newest of those that the filter lets through, most of
+// them. It is not whole where there are far more to look at, and the stretch can be cut.
+func (t *Tail) stretch(
+	ctx context.Context, tenant j17.Tenant, f Filter, from, before j17.StreamID, most int, b *work.Budget,
+) (found []*j17.Event, whole bool, err error) {
+	after := j17.StreamID{} // everything is behind it
+	if from.Ms > 0 {
+		after = j17.StreamID{Ms: from.Ms - 1, Seq: ^uint32(0)}
+	}
+	limit := 4*most + 256
+	if before.Ms-from.Ms <= 1 {
+		limit = 1 << 30
+	}
+	w := t.Walk(tenant, f, after)
+	looked := func(steps int, _ j17.StreamID) bool { return b.Spend(steps * unitsPerStep) }
+	size, seen := 0, 0
+	for ev, err := range w.source(ctx, limit, looked) {
+		if err != nil {
+			return nil, false, err
+		}
+		if ev.StreamID.Compare(before) >= 0 {
+			return found, true, nil
+		}
+		if !w.afford(b, len(ev.Raw)) {
+			break
+		}
+		seen++
+		if !w.test.fits(ev) {
+			continue
+		}
+		found = append(found, ev.Clone())
+		size += len(ev.Raw)
+		for len(found) > most || len(found) > 1 && size > mostBack {
+			size -= len(found[0].Raw)
+			found = found[1:]
+		}
+	}
+	if err := b.Err(); err != nil {
+		return nil, false, err
+	}
+	return found, seen < limit, nil
+}
