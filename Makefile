@@ -94,6 +94,10 @@ dashboard-dev: build ## serve the dashboard with hot reload at http://localhost:
 	bin/j17 dev $(SPEC) --data '$(DATA)' $(ARGS) & server=$$!; \
 	cd dashboard && npm run --silent dev
 
+.PHONY: dashboard-types
+dashboard-types: build ## write the types of the API's answers for the dashboard, from its OpenAPI document
+	bin/j17 openapi | node dashboard/types.mjs > dashboard/src/api/schema.ts.new && mv dashboard/src/api/schema.ts.new dashboard/src/api/schema.ts
+
 .PHONY: dashboard-check
 dashboard-check: ## check the types of the dashboard, run its tests, and see that the licences of what is bundled are known
 	@$(DASHBOARD_TOOLS) && npm run --silent check && npm run --silent test && npm run --silent build -- --outDir ../bin/dashboard --emptyOutDir --logLevel warn
