@@ -43,5 +43,6 @@ function one(s, t) {
 
 const names = Object.keys(components.schemas).sort();
 const lines = names.map((n) => `export type ${n} = ${type(components.schemas[n])};`);
+const used = ['Json', 'JsonObject'].filter((n) => lines.some((l) => new RegExp(`: .*\\b${n}\\b`).test(l)));
 process.stdout.write(`// The types of the control API's answers. Written by 'make dashboard-types' from its OpenAPI document; not to be edited.\n
-import type { Json, JsonObject } from '../data/json';\n\n${lines.join('\n')}\n`);
+import type { ${used.join(', ')} } from '../data/json';\n\n${lines.join('\n')}\n`);

@@ -1,6 +1,6 @@
 // The types of the control API's answers. Written by 'make dashboard-types' from its OpenAPI document; not to be edited.
 
-import type { Json, JsonObject } from '../data/json';
+import type { Json } from '../data/json';
 
 export type Actor = { address?: string; email?: string; id?: string; kind: string };
 export type AffectedStream = { action: string; event_count: number; key: string; root_after?: string; root_before?: string };
