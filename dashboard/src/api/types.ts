@@ -73,8 +73,10 @@ export interface Attention {
   cause: string;
   title: string;
   count: number;
-  since: string;
-  newest: string;
+  /** Whether there are more than were counted. */
+  more?: boolean;
+  since: string | null;
+  newest: string | null;
   sample: string[];
   actions: string[];
 }

@@ -38,6 +38,12 @@ class Environment {
   async loadSpec() {
     const at = this.api('');
     try {
+      // That there is none is no error, and none is looked for where there is none.
+      const all = await call<{ versions: unknown[] } & object>(`${at}spec/history?limit=1`);
+      if (all.versions.length === 0) {
+        if (at === this.api('')) this.spec = null;
+        return;
+      }
       const r = await call<{ spec: JsonObject; deployment: { version: number } } & object>(`${at}spec`);
       if (at !== this.api('')) return;
       this.spec = r.spec;

@@ -31,8 +31,9 @@ export const titles: Record<string, string> = {
 };
 
 /** How many of what: 2 scheduled events. */
-export function amount(a: Pick<Attention, 'kind' | 'count'>): string {
-  return plural(a.count, nouns[a.kind] ?? a.kind);
+export function amount(a: Pick<Attention, 'kind' | 'count' | 'more'>): string {
+  const text = plural(a.count, nouns[a.kind] ?? a.kind);
+  return a.more ? `over ${text}` : text;
 }
 
 /** The word of a cause's status, and how it is coloured. */
