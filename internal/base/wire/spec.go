@@ -227,3 +227,39 @@ type ValueChange struct {
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
+
+// VersionChange is one change that a version of an aggregate made to its state. Operation is a pointer into the spec: the operation of the handler
+// that made it.
+type VersionChange struct {
+	ValueChange
+	Operation string `json:"operation"`
+}
+
+// VersionChanges are those of one version: at most 200, and how many more there are.
+type VersionChanges struct {
+	Length  uint64          `json:"length"`
+	Event   json.RawMessage `json:"event"`
+	Changes []VersionChange `json:"changes"`
+	More    int             `json:"more,omitempty"`
+}
+
+// History is what versions of an aggregate changed. Length is that of the aggregate, Next the version that the next page begins with.
+type History struct {
+	Length  uint64           `json:"length"`
+	Changes []VersionChanges `json:"changes"`
+	Next    *uint64          `json:"next"`
+}
+
+// Blamed is a leaf of a state with the version and the event that set it last.
+type Blamed struct {
+	Pointer  string `json:"pointer"`
+	Length   uint64 `json:"length"`
+	StreamID string `json:"stream_id"`
+}
+
+// Blame has the leaves of a state in its order, 5,000 at most.
+type Blame struct {
+	Length    uint64   `json:"length"`
+	Blame     []Blamed `json:"blame"`
+	Truncated bool     `json:"truncated"`
+}

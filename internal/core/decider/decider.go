@@ -107,6 +107,30 @@ func (p *Program) Apply(ctx context.Context, f *State, ed *value.Editor, ev *tic
 	return nil
 }
 
+// Steps is Apply for callers that want to know what each operation of the handler does: step is told the place of the operation in the spec, or of
+// the handler where it is custom code, and the state after it.
+func (p *Program) Steps(
+	ctx context.Context, f *State, ed *value.Editor, ev *tick.Event, b *work.Budget, step func(at diag.Pointer, state value.Value),
+) error {
+	et := p.Events[ev.Type]
+	if et == nil || et.Handler == nil {
+		if err := p.Apply(ctx, f, ed, ev, b, nil); err != nil {
+			return err
+		}
+		if et != nil && et.Code != nil {
+			step(diag.Pointer("/aggregate_types").Key(p.Name).Key("events").Key(ev.Type).Key("handler"), f.Data)
+		}
+		return nil
+	}
+	state, err := et.Handler.Steps(ed, f.Data, ev, b, step)
+	if err != nil {
+		return err
+	}
+	f.Data = state
+	f.Pass(ed, ev)
+	return nil
+}
+
 // Program returns what computes the states of an aggregate type that the spec has.
 func (d *Decider) Program(aggregateType string) *Program { return d.programs[aggregateType] }
 

@@ -48,6 +48,21 @@ func show(r *wire.Replay, d wire.StateDifference) {
 	}
 }
 
+// Differences lists the places in which two states differ, without the times that the server keeps in them, and how many more than most there
+// are.
+func Differences(was, is value.Value, most int) (changes []wire.ValueChange, more int) {
+	for _, c := range differences(was, is) {
+		switch {
+		case c.Pointer == "/created_at", c.Pointer == "/updated_at":
+		case len(changes) == most:
+			more++
+		default:
+			changes = append(changes, c)
+		}
+	}
+	return changes, more
+}
+
 // differences lists the places in which two values differ, as deep as they can be told apart: members by key, elements by
 // index.
 func differences(was, is value.Value) []wire.ValueChange {

@@ -11,6 +11,7 @@ type handlers struct {
 	server      serverHandlers
 	documents   documentHandlers
 	reads       readHandlers
+	histories   historyHandlers
 	writes      writeHandlers
 	feeds       feedHandlers
 	places      placeHandlers
@@ -45,6 +46,7 @@ func newHandlers(o *Options) handlers {
 		server:      serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
 		documents:   documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
 		reads:       readHandlers{engine: o.Engine, registry: o.Registry},
+		histories:   historyHandlers{engine: o.Engine},
 		writes:      writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
 		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command},
 		places:      placeHandlers{engine: o.Engine, places: o.Places},

@@ -102,6 +102,20 @@ func (h *Handler) Reads() []string { return h.reads }
 // All work is charged to b. When that ends, Apply does too and returns its error. The state is then what it was before; but
 // whoever goes on with it must have frozen ed before Apply.
 func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault)) (value.Value, error) {
+	return h.apply(ed, state, ev, b, faults, nil)
+}
+
+// Steps is Apply for callers that want to know what each operation does: step is told the place of the operation in the spec and the state after
+// it. States that it is told do not change. Operations within another one are part of it.
+func (h *Handler) Steps(
+	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, step func(at diag.Pointer, state value.Value),
+) (value.Value, error) {
+	return h.apply(ed, state, ev, b, nil, step)
+}
+
+func (h *Handler) apply(
+	ed *value.Editor, state value.Value, ev *Event, b *work.Budget, faults func(Fault), step func(at diag.Pointer, state value.Value),
+) (value.Value, error) {
 	if len(h.ops) == 0 {
 		return state, nil
 	}
@@ -119,7 +133,17 @@ func (h *Handler) Apply(ed *value.Editor, state value.Value, ev *Event, b *work.
 	}
 	e.event, e.current, e.ed, e.faults = ev, state, ed, faults
 	e.work, e.total, e.left = b, state.Weight(), math.MaxInt
-	e.run(h.ops)
+	if step == nil {
+		e.run(h.ops)
+	}
+	for i := range h.ops {
+		if step == nil || b.Err() != nil {
+			break
+		}
+		ed.Freeze()
+		e.run(h.ops[i : i+1])
+		step(h.ops[i].origin().at, e.current)
+	}
 	err := b.Err()
 	if err == nil {
 		state = e.current

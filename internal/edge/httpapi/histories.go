@@ -1,0 +1,204 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"j17/internal/base/value"
+	"j17/internal/base/wire"
+	"j17/internal/base/work"
+	"j17/internal/core/engine"
+	"j17/internal/core/trial"
+	"j17/internal/plane/control"
+)
+
+// historyHandlers say how the states of aggregates came to be.
+type historyHandlers struct {
+	engine *engine.Engine
+}
+
+const (
+	// maxVersions is how many versions a page of changes has, maxVersionChanges how many changes of one it shows.
+	maxVersions       = 100
+	maxVersionChanges = 200
+	// maxBlamed is how many leaves of a state are shown with what set them.
+	maxBlamed = 5000
+)
+
+// routes are reads of operators.
+func (h *historyHandlers) routes() []route {
+	look := need{control.RightRead, instance}
+	return []route{
+		{0, get, "aggregates/{type}/{id}/changes", operator, look, "", h.changes, operation{
+			id: "listAggregateChanges", about: "List what each version of an aggregate changed in its state", query: versions(), gives: wire.History{},
+		}},
+		{0, get, "aggregates/{type}/{id}/blame", operator, look, "", h.blame, operation{
+			id: "blameAggregate", about: "Find which version and event set each leaf of a state last", query: []parameter{moments()[1]}, gives: wire.Blame{},
+		}},
+	}
+}
+
+func versions() []parameter {
+	return []parameter{
+		{name: "from", kind: whole, least: 1, about: "The first version, counted from 1; 1 without it."},
+		{name: "count", kind: whole, least: 1, most: maxVersions, about: "How many versions; 100 without it."},
+	}
+}
+
+// changes is GET aggregates/{type}/{id}/changes.
+func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
+	r := c.request
+	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions) //nolint:gosec // checked
+	answer := wire.History{Changes: []wire.VersionChanges{}}
+	b := work.New(r.Context(), work.Command)
+	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
+		found, more := trial.Differences(m.Before, m.After, maxVersionChanges)
+		of := wire.VersionChanges{Length: m.Event.Version, Event: slices.Clone(m.Event.Raw), Changes: make([]wire.VersionChange, len(found)), More: more}
+		for i, change := range found {
+			if !b.Spend(1 + len(m.Steps)) {
+				return b.Err()
+			}
+			of.Changes[i] = wire.VersionChange{ValueChange: change, Operation: madeBy(&m, change.Pointer)}
+		}
+		answer.Changes = append(answer.Changes, of)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	answer.Length = length
+	if n := len(answer.Changes); n > 0 && answer.Changes[n-1].Length < length {
+		next := answer.Changes[n-1].Length + 1
+		answer.Next = &next
+	}
+	return c.answer(w, http.StatusOK, answer)
+}
+
+// madeBy returns the place of the operation that set what is at a pointer last.
+func madeBy(m *engine.Made, pointer string) string {
+	for i := len(m.Steps) - 1; i >= 0; i-- {
+		before := m.Before
+		if i > 0 {
+			before = m.Steps[i-1].State
+		}
+		if !value.Equal(valueAt(before, pointer), valueAt(m.Steps[i].State, pointer)) {
+			return string(m.Steps[i].At)
+		}
+	}
+	return ""
+}
+
+// valueAt returns what a JSON Pointer leads to, the missing value where that is nothing.
+func valueAt(v value.Value, pointer string) value.Value {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if pointer == "" {
+			return v
+		}
+		switch v.Kind() {
+		case value.Object:
+			v = v.Get(strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~"))
+		case value.Array:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= v.Len() {
+				return value.Value{}
+			}
+			v = v.Index(i)
+		default:
+			return value.Value{}
+		}
+	}
+	return v
+}
+
+// blame is GET aggregates/{type}/{id}/blame: it goes back from the version that is asked for until each leaf has been accounted for.
+func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
+	r := c.request
+	o := engine.LoadOptions{}
+	if _, ok := c.query["length"]; ok {
+		o.Length = new(uint64(c.query.number("length", 0))) //nolint:gosec // checked
+	}
+	typ, id := r.PathValue("type"), r.PathValue("id")
+	s, err := h.engine.Load(r.Context(), c.tenant, typ, id, o)
+	if err != nil {
+		return err
+	}
+	data, err := value.ParseStored(string(s.JSON))
+	if err != nil {
+		return err
+	}
+	answer := wire.Blame{Length: s.Length, Blame: []wire.Blamed{}}
+	leaves("", data, func(pointer string) bool {
+		if pointer == "/created_at" || pointer == "/updated_at" {
+			return true
+		}
+		if len(answer.Blame) == maxBlamed {
+			answer.Truncated = true
+			return false
+		}
+		answer.Blame = append(answer.Blame, wire.Blamed{Pointer: pointer})
+		return true
+	})
+
+	// From the newest version back, in pages.
+	b := work.New(r.Context(), work.Command)
+	open := len(answer.Blame)
+	for last := s.Length; last > 0 && open > 0; {
+		from := uint64(1)
+		if last > maxVersions {
+			from = last - maxVersions + 1
+		}
+		type at struct {
+			length uint64
+			id     string
+		}
+		set := map[int]at{}                                                                                               // leaves by their index, the newest version of the page
+		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error { //nolint:gosec // at most a page
+			for i := range answer.Blame {
+				if answer.Blame[i].Length > 0 {
+					continue
+				}
+				if !b.Spend(1) {
+					return b.Err()
+				}
+				pointer := answer.Blame[i].Pointer
+				if before, after := valueAt(m.Before, pointer), valueAt(m.After, pointer); !value.Equal(before, after) {
+					set[i] = at{m.Event.Version, m.Event.StreamID.String()}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, by := range set {
+			answer.Blame[i].Length, answer.Blame[i].StreamID = by.length, by.id
+			open--
+		}
+		last = from - 1
+	}
+	return c.answer(w, http.StatusOK, answer)
+}
+
+// leaves calls each with the pointers of the leaves of a value in its order, until that answers false. An empty object or list is a leaf.
+func leaves(at string, v value.Value, each func(pointer string) bool) bool {
+	switch {
+	case v.Kind() == value.Object && v.Len() > 0:
+		for _, m := range v.Members() {
+			if !leaves(at+"/"+strings.ReplaceAll(strings.ReplaceAll(m.Key, "~", "~0"), "/", "~1"), m.Value, each) {
+				return false
+			}
+		}
+		return true
+	case v.Kind() == value.Array && v.Len() > 0:
+		for i := range v.Len() {
+			if !leaves(at+"/"+strconv.Itoa(i), v.Index(i), each) {
+				return false
+			}
+		}
+		return true
+	default:
+		return each(at)
+	}
+}
