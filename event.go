@@ -90,9 +90,32 @@ func TargetTag(a Agent) string { return "target:" + a.Type + ":" + a.ID }
 // maxTag is how long a tag may be, in bytes. History may hold longer ones, which no event of ours has.
 const maxTag = 1024
 
-// AgentTags returns the tags that canonical metadata give an event: those of its actor and of its target. What is neither in the
+// correlationTag begins the tag that an event has of its correlation id. No tag that a spec declares begins so, since it has a colon behind its name.
+const correlationTag = "correlation="
+
+// CorrelationTag returns the tag that an event has of its correlation id, "" where that is no UUID. Letters of both cases are the same.
+func CorrelationTag(id string) string {
+	if len(id) != 36 {
+		return ""
+	}
+	for i := range len(id) {
+		if c := id[i]; i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return ""
+			}
+		} else if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+			return ""
+		}
+	}
+	return correlationTag + strings.ToLower(id)
+}
+
+// IsCorrelationTag reports whether a tag is one of CorrelationTag.
+func IsCorrelationTag(tag string) bool { return strings.HasPrefix(tag, correlationTag) }
+
+// MetadataTags returns the tags that canonical metadata give an event: those of its actor, its target and its correlation id. What is not in the
 // form in which events have it gives none.
-func AgentTags(metadata []byte) []string {
+func MetadataTags(metadata []byte) []string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(metadata, &members) != nil {
 		return nil
@@ -112,6 +135,12 @@ func AgentTags(metadata []byte) []string {
 			continue
 		}
 		if tag := of.tag(Agent{Type: typ, ID: id}); len(tag) <= maxTag && !strings.ContainsRune(tag, 0) {
+			tags = append(tags, tag)
+		}
+	}
+	var correlation string
+	if json.Unmarshal(members["correlation_id"], &correlation) == nil {
+		if tag := CorrelationTag(correlation); tag != "" {
 			tags = append(tags, tag)
 		}
 	}

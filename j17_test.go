@@ -167,7 +167,7 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
-func TestAgentTags(t *testing.T) {
+func TestMetadataTags(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`{}`:    "[]",
 		`null`:  "[]",
@@ -177,8 +177,11 @@ func TestAgentTags(t *testing.T) {
 		`{"actor":{"type":"user"},"target":{"type":"a","id":1}}`:                   "[]",
 		`{"actor":"user:1","Target":{"type":"a","id":"1"}}`:                        "[]",
 		`{"actor":{"type":"user","id":"1","name":["x"]}}`:                          "[actor:user:1]",
+		`{"correlation_id":"0B6E9D4E-6f0a-4f3c-8c53-6a1d2b7e9f10"}`:                "[correlation=0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10]",
+		`{"correlation_id":"0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f1g"}`:                "[]",
+		`{"correlation_id":17}`:                                                    "[]",
 	} {
-		if got := fmt.Sprint(j17.AgentTags([]byte(metadata))); got != want {
+		if got := fmt.Sprint(j17.MetadataTags([]byte(metadata))); got != want {
 			t.Errorf("%s has the tags %s, want %s", metadata, got, want)
 		}
 	}

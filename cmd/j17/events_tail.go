@@ -41,6 +41,7 @@ All filters that are given must hold.`,
 	f.StringVar(&about, "target", "", "only events about this target, `TYPE:ID`")
 	f.StringVar(&types, "types", "", "only events of one of these types, `TYPE.EVENT,TYPE.*`")
 	f.StringVar(&tags, "tags", "", "only events that have all of these tags, `NAME:VALUE,…`; in a tag \\, is a comma and \\\\ a backslash")
+	f.StringVar(&filter.Correlation, "correlation", "", "only events with this correlation id, a `UUID`")
 	f.StringVar(&after, "after", "", "begin after the event with this `stream_id`; 0 for the first one")
 	f.BoolVar(&there, "no-follow", false, "print what is there, and up to where that was looked for, and end")
 	f.BoolVar(&asJSON, "json", false, "print events as they are stored, one line of JSON each")

@@ -34,10 +34,10 @@ type Admitted struct {
 	tags   []string
 	shared int
 
-	// oneWrite, oneEvent and twoTags are the room for these where there are no more.
+	// oneWrite, oneEvent and someTags are the room for these where there are no more.
 	oneWrite [1]AdmittedWrite
 	oneEvent [1]Event
-	twoTags  [2]string
+	someTags [3]string
 }
 
 // AdmittedWrite is the part of a command that concerns one aggregate.
@@ -230,7 +230,7 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 	if err != nil {
 		return err
 	}
-	a.tags = append(a.twoTags[:0], j17.ActorTag(actor))
+	a.tags = append(a.someTags[:0], j17.ActorTag(actor))
 	a.metadata = append(make([]byte, 0, 256), `{"actor":`...)
 	a.metadata = appendAgent(a.metadata, actor)
 
@@ -262,11 +262,19 @@ func (a *Admitted) readMetadata(s *spec.Compiled, c *command.Command) error {
 
 	// What the command comes from.
 	if c.CorrelationID != "" {
+		if tag := j17.CorrelationTag(c.CorrelationID); tag != "" {
+			a.tags = append(a.tags, tag)
+		}
 		a.metadata = append(a.metadata, `,"correlation_id":`...)
 		a.metadata = value.AppendString(a.metadata, c.CorrelationID)
 	}
 	a.shared = len(a.metadata)
 	for _, m := range c.Members {
+		if m.Key == "correlation_id" {
+			if tag := j17.CorrelationTag(m.Value.Str()); tag != "" {
+				a.tags = append(a.tags, tag)
+			}
+		}
 		a.metadata = append(a.metadata, ',')
 		a.metadata = value.AppendString(a.metadata, m.Key)
 		a.metadata = append(a.metadata, ':')

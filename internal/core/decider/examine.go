@@ -49,7 +49,7 @@ func (d *Decider) Examine(ctx context.Context, c *command.FileEvent) (*Examined,
 			faults = append(faults, j17.Errorf(j17.CodeInvalidField, "'metadata' must be a JSON object").At("metadata"))
 		}
 		a.metadata = withoutTimestamp(c.Metadata)
-		a.tags = j17.AgentTags(a.metadata)
+		a.tags = j17.MetadataTags(a.metadata)
 		a.oneEvent[0] = Event{Type: c.Type, Data: c.Data, Cause: -1}
 		a.Events = a.oneEvent[:]
 		a.write()

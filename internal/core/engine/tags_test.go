@@ -27,7 +27,7 @@ func TestEventsAreTagged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n++; len(j17.AgentTags(ev.Metadata)) == 0 {
+			if n++; len(j17.MetadataTags(ev.Metadata)) == 0 {
 				t.Errorf("%s tells nobody", ev.Metadata)
 			}
 		}

@@ -301,7 +301,7 @@ func (s *Service) event(ctx context.Context, e *store.Archived) error {
 		return nil
 	}
 	if !ev.Erased() {
-		for _, tag := range append(j17.AgentTags(ev.Metadata), e.Tags...) {
+		for _, tag := range append(j17.MetadataTags(ev.Metadata), e.Tags...) {
 			if err := s.tag(ctx, ev.StreamID, tag, where); err != nil {
 				return err
 			}
@@ -338,7 +338,7 @@ func (s *Service) lost(ctx context.Context, at j17.StreamID, tag string) (bool, 
 		if err != nil || e.Event == nil || e.Event.StreamID != at {
 			return false, err
 		}
-		return e.Event.Erased() || !slices.Contains(append(j17.AgentTags(e.Event.Metadata), e.Tags...), tag), nil
+		return e.Event.Erased() || !slices.Contains(append(j17.MetadataTags(e.Event.Metadata), e.Tags...), tag), nil
 	}
 	return false, nil
 }

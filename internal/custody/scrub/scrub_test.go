@@ -111,7 +111,7 @@ func (f *fixture) write(t *testing.T, n int) {
 		for j := range 4 {
 			unit.Events = append(unit.Events, store.NewEvent{
 				Key: j17.Key{Type: "order", ID: fmt.Sprint((i + j) % 37)}, Type: "was_made", Data: []byte(fmt.Sprintf(`{"n":%d}`, i+j)), Metadata: []byte(metadata),
-				Tags: j17.AgentTags([]byte(metadata)),
+				Tags: j17.MetadataTags([]byte(metadata)),
 			})
 		}
 		unit.Side = []store.Side{{Op: store.Put, Space: "work", Key: fmt.Sprint(i), Value: []byte("v")}}

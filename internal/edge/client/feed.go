@@ -27,6 +27,8 @@ type FeedFilter struct {
 	Types, Tags []string
 	// Actor and Target are nil where any will do.
 	Actor, Target *j17.Agent
+	// Correlation is a correlation id, a UUID.
+	Correlation string
 }
 
 func (f *FeedFilter) query() url.Values {
@@ -40,6 +42,7 @@ func (f *FeedFilter) query() url.Values {
 	set("event", f.Event)
 	set("types", wire.JoinList(f.Types))
 	set("tags", wire.JoinList(f.Tags))
+	set("correlation", f.Correlation)
 	if f.Actor != nil {
 		set("actor", j17.Key(*f.Actor).String())
 	}

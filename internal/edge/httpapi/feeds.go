@@ -271,6 +271,9 @@ func (h *feedHandlers) filter(c *call) (f tail.Filter, err error) {
 		return f, err
 	}
 	f.Tags, err = h.tags(c)
+	if id, ok := c.query["correlation"]; ok {
+		f.Tags = f.Tags.With(j17.CorrelationTag(id))
+	}
 	return f, err
 }
 

@@ -153,7 +153,8 @@ func TestFeedRefusals(t *testing.T) {
 		"event=ghost": "event", "actor=user": "actor", "actor=user:x": "actor", "target=:x": "target", "heartbeat=1s": "heartbeat", "start=0": "start",
 		"types=": "types", "types=was_written": "types", "types=ghost.*": "types", "types=note.*,note.ghost": "types", "types=note.*,": "types",
 		"types=" + strings.Repeat("note.*,", 20) + "note.*": "types", "tags=": "tags", "tags=nope:1": "tags", "tags=actor:user": "tags", "tags=actor:user:x": "tags",
-		"tags=" + strings.Repeat("actor:user:global,", 10) + "actor:user:global": "tags",
+		"tags=" + strings.Repeat("actor:user:global,", 10) + "actor:user:global": "tags", "correlation=": "correlation", "correlation=x": "correlation",
+		"correlation={0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10}": "correlation",
 	} {
 		if got := f.do(t, "GET", "/_events?"+query, ""); got.status != http.StatusBadRequest || got.member(t, "path") != path {
 			t.Errorf("%s: %d %s", query, got.status, got.body)
@@ -370,6 +371,41 @@ func (c *client) event(tb testing.TB) string {
 		}
 		return ev.StreamID
 	}
+}
+
+// TestCorrelation finds the events with a correlation id, by the page and as a stream, in whatever case it is written.
+func TestCorrelation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		p := f.serve(t)
+		const of, other = "0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10", "1b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
+		post := func(id string) string {
+			t.Helper()
+			got := f.do(t, "POST", "/note/global/was_written", `{"data":{},`+actor+`}`, "X-Correlation-ID: "+id)
+			if got.status >= http.StatusBadRequest {
+				t.Fatal(got.status, got.body)
+			}
+			return got.header.Get("X-Correlation-Id")
+		}
+		for _, id := range []string{of, other, strings.ToUpper(of)} {
+			if got := post(id); got != strings.ToLower(id) {
+				t.Errorf("%s became %s", id, got)
+			}
+		}
+		for _, query := range []string{of, strings.ToUpper(of), of + "&type=note&actor=user:global", of + "&tags=actor:user:global"} {
+			got := f.do(t, "GET", "/_events?correlation="+query, "", "Accept: application/x-ndjson")
+			if got.status != http.StatusOK || strings.Count(got.body, "\n") != 2 || strings.Contains(got.body, other) {
+				t.Errorf("%s: %d %s", query, got.status, got.body)
+			}
+		}
+		c := f.stream(t, p, "/_events/stream?after=0&correlation="+of)
+		first, second := c.event(t), c.event(t)
+		post(other)
+		post(of)
+		if third := c.event(t); first >= second || second >= third {
+			t.Errorf("%s %s %s", first, second, third)
+		}
+	})
 }
 
 // TestStreams has streams begin at all sorts of places, and goes on where one has ended.

@@ -452,6 +452,8 @@ func (p *parameter) schema() map[string]any {
 		return map[string]any{"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"}}
 	case agent:
 		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
+	case uuidText:
+		return map[string]any{"type": "string", "format": "uuid"}
 	case texts:
 		return map[string]any{"type": "string", "minLength": 1}
 	case duration:

@@ -36,6 +36,7 @@ const (
 	positionOrZero      // the same, or 0 for before the first one
 	positionOrNow       // the same, or now for behind the last one
 	agent               // an actor or a target, as type:id
+	uuidText            // a UUID
 	texts               // texts with commas between them, from least to most
 	duration            // a duration between least and most seconds
 	latitude            // a number of degrees
@@ -239,6 +240,7 @@ func filtered() []parameter {
 		{name: "target", kind: agent, about: "Only events about this target, as type:id."},
 		{name: "types", kind: texts, least: 1, most: command.MaxConditionTypes, about: "Only events of one of these types: type.event or type.*, with commas between them."},
 		{name: "tags", kind: texts, least: 1, most: command.MaxConditionTags, about: "Only events that have all of these tags: name:value, actor:type:id or target:type:id, with commas between them; in a tag \\, is a comma and \\\\ a backslash."},
+		{name: "correlation", kind: uuidText, about: "Only events with this correlation id."},
 	}
 }
 
@@ -384,6 +386,10 @@ func (p *parameter) fault(v string, now time.Time) string {
 	case agent:
 		if _, ok := j17.ParseKey(v); !ok {
 			return "a type and an id with a colon between them, such as user:global"
+		}
+	case uuidText:
+		if j17.CorrelationTag(v) == "" {
+			return "a UUID, such as 0b6e9d4e-6f0a-4f3c-8c53-6a1d2b7e9f10"
 		}
 
 	// Places, and how long something takes.

@@ -97,6 +97,7 @@ func (s *Server) addDataTools() {
 			{"target", `{"type":"string"}`, "Only events about this target, as type:id.", false},
 			{"types", `{"type":"array","items":{"type":"string"}}`, "Only events of one of these types, as type.event or type.*.", false},
 			{"tags", `{"type":"array","items":{"type":"string"}}`, "Only events that have all of these tags, as name:value.", false},
+			{"correlation", `{"type":"string"}`, "Only events with this correlation id, a UUID.", false},
 			{"after", `{"type":"string"}`, "A stream_id: only events after it.", false},
 			countParameter("events"),
 		},
@@ -318,13 +319,15 @@ type feedIn struct {
 	// Types and Tags are lists.
 	Types []string `json:"types"`
 	Tags  []string `json:"tags"`
-	After string   `json:"after"`
-	Count *uint64  `json:"count"`
+	// Correlation is a UUID.
+	Correlation string  `json:"correlation"`
+	After       string  `json:"after"`
+	Count       *uint64 `json:"count"`
 }
 
 func (s *Server) readFeed(ctx context.Context, in feedIn) (any, error) {
 	count := page{Count: in.Count}.size()
-	f := client.FeedFilter{Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags}
+	f := client.FeedFilter{Type: in.Type, Event: in.Event, Types: in.Types, Tags: in.Tags, Correlation: in.Correlation}
 	for name, given := range map[string]string{"actor": in.Actor, "target": in.Target} {
 		if given == "" {
 			continue

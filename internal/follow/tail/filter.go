@@ -43,6 +43,9 @@ type Tags string
 // NewTags returns a set of tags.
 func NewTags(tags []string) Tags { return Tags(pack(sorted(tags))) }
 
+// With returns the set with another tag.
+func (t Tags) With(tag string) Tags { return NewTags(append(t.list(), tag)) }
+
 func (t Tags) list() []string { return unpack(string(t)) }
 
 // sorted returns texts in their order, each once.

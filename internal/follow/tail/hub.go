@@ -287,10 +287,11 @@ func filterOf(ev *j17.Event, masks map[mask]int) Filter {
 		if m&(ofActor|ofTarget) == 0 {
 			continue
 		}
-		for _, tag := range j17.AgentTags(ev.Metadata) {
-			if tag[0] == 'a' {
+		for _, tag := range j17.MetadataTags(ev.Metadata) {
+			switch tag[0] {
+			case 'a':
 				f.Actor = tag
-			} else {
+			case 't':
 				f.Target = tag
 			}
 		}

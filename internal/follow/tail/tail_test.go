@@ -85,7 +85,7 @@ func (f *fixture) write(tb testing.TB, key, typ string, actor, target int, data 
 	tb.Helper()
 	k, _ := j17.ParseKey(key)
 	metadata := fmt.Sprintf(`{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, actor, target)
-	f.append(tb, store.NewEvent{Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata), Tags: append(j17.AgentTags([]byte(metadata)), declared(data)...)})
+	f.append(tb, store.NewEvent{Key: k, Type: typ, Data: []byte(data), Metadata: []byte(metadata), Tags: append(j17.MetadataTags([]byte(metadata)), declared(data)...)})
 }
 
 // declared are the tags of an event with a number: which one it is of four, and of two, with characters that a list has to escape.
@@ -141,7 +141,7 @@ func (f *fixture) wanted(tb testing.TB, filter tail.Filter) (all []string) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		tags := j17.AgentTags(ev.Metadata)
+		tags := j17.MetadataTags(ev.Metadata)
 		if (filter.Type == "" || filter.Type == ev.Key.Type) && (filter.Event == "" || filter.Event == ev.Type) && (filter.Key == j17.Key{} || filter.Key == ev.Key) &&
 			(filter.Actor == "" || slices.Contains(tags, filter.Actor)) && (filter.Target == "" || slices.Contains(tags, filter.Target)) &&
 			withSets()[filter].lets(ev, append(tags, declared(string(ev.Data))...)) {
@@ -458,7 +458,7 @@ func TestTagsThatDoNotMeetCostTheBudget(t *testing.T) {
 	var events []store.NewEvent
 	for n := range 12_000 {
 		metadata := fmt.Appendf(nil, `{"actor":{"type":"user","id":"u%d"},"target":{"type":"user","id":"u%d"}}`, n%2, n%2)
-		events = append(events, store.NewEvent{Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte("{}"), Metadata: metadata, Tags: j17.AgentTags(metadata)})
+		events = append(events, store.NewEvent{Key: j17.Key{Type: "order", ID: "a"}, Type: "was_placed", Data: []byte("{}"), Metadata: metadata, Tags: j17.MetadataTags(metadata)})
 	}
 	for some := range slices.Chunk(events, 1000) {
 		f.append(t, some...)

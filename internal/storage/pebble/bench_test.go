@@ -64,7 +64,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s := openBench(b)
 			data, metadata := payload()
-			tags := j17.AgentTags(metadata)
+			tags := j17.MetadataTags(metadata)
 			if err := s.Write(b.Context(), benchTenant, []store.Side{{Op: store.Put, Space: "specs", Key: "head", Value: make([]byte, 200)}}); err != nil {
 				b.Fatal(err)
 			}

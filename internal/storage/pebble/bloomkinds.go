@@ -33,7 +33,7 @@ func (s *filters) FilterBytes() uint64 {
 func tagFilters() filterKind {
 	return filterKind{
 		kind: kindTag, what: "the index of tags",
-		whole: func(t *tenant) bool { return t.building == 0 },
+		whole: func(t *tenant) bool { return t.building == 0 && t.linking == 0 },
 		of:    func(t *tenant) *atomic.Pointer[filter] { return &t.tagFilter },
 		named: func(_ *filters, key []byte) (filtered, int, bool) {
 			if len(key) != tagPrefixBytes+positionBytes {

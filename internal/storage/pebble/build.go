@@ -16,7 +16,7 @@ import (
 	"j17/internal/storage/store"
 )
 
-// A folder of format 1 or 2 has no index of tags. When it is opened for the first time, each of its tenants gets a build: a record of
+// A folder of format 1 or 2 has no index of tags, one of format 3 has no correlation ids in it. When it is opened for the first time, each of its tenants gets a build: a record of
 // what is still to be indexed, which the store does in the background, also over restarts. Events that are written meanwhile are
 // indexed in their own commit.
 
@@ -33,17 +33,26 @@ type build struct {
 	reached, end j17.StreamID
 	// done and total count them.
 	done, total uint64
+	// linking says that it is of correlation ids alone: what else is found by tags is whole.
+	linking bool
 }
+
+// linkingFormat is the first byte of the record of a build that is of correlation ids alone.
+const linkingFormat = 2
 
 const buildRecordBytes = 1 + 2*positionBytes + 2*8
 
 func appendBuildRecord(dst []byte, s *build) []byte {
-	dst = appendPosition(appendPosition(append(dst, recordFormat), s.reached), s.end)
+	format := byte(recordFormat)
+	if s.linking {
+		format = linkingFormat
+	}
+	dst = appendPosition(appendPosition(append(dst, format), s.reached), s.end)
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.done), s.total)
 }
 
 func parseBuildRecord(v []byte) (build, error) {
-	if len(v) != buildRecordBytes || v[0] != recordFormat {
+	if len(v) != buildRecordBytes || v[0] != recordFormat && v[0] != linkingFormat {
 		return build{}, errFormat
 	}
 	reached, ok := parsePosition(v[1:])
@@ -51,8 +60,9 @@ func parseBuildRecord(v []byte) (build, error) {
 	if !ok || !ok2 {
 		return build{}, errFormat
 	}
+	linking := v[0] == linkingFormat
 	v = v[1+2*positionBytes:]
-	return build{reached: reached, end: end, done: binary.BigEndian.Uint64(v), total: binary.BigEndian.Uint64(v[8:])}, nil
+	return build{linking: linking, reached: reached, end: end, done: binary.BigEndian.Uint64(v), total: binary.BigEndian.Uint64(v[8:])}, nil
 }
 
 // getBuild returns the build of a tenant, nil when there is nothing to build.
@@ -71,9 +81,9 @@ func getBuild(from pebble.Reader, number uint32) (*build, error) {
 	return &state, nil
 }
 
-// indexed tells whether all events of the tenant are indexed.
-func (r reader) indexed() error {
-	if !r.tagging.building {
+// indexed tells whether all events of the tenant are indexed by some tags.
+func (r reader) indexed(tags []string) error {
+	if !r.tagging.building && (!r.tagging.linking || !slices.ContainsFunc(tags, j17.IsCorrelationTag)) {
 		return nil
 	}
 	state, err := getBuild(r.snapshot, r.tenant)
@@ -92,7 +102,8 @@ type tagBuilder struct {
 }
 
 // upgrade makes a folder of an older format one of this format: all in one batch.
-func (s *tagBuilder) upgrade() (err error) {
+func (s *tagBuilder) upgrade(version uint32) (err error) {
+	const tagged = 3 // the first format with an index of tags and numbers of changes
 	b := s.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
 	var change uint64
@@ -100,10 +111,19 @@ func (s *tagBuilder) upgrade() (err error) {
 		if t.next.Events == 0 {
 			continue
 		}
-		change++
-		t.change, t.next.change = change, change
-		must(b.Set(appendPrefix(nil, t.number, kindState), appendStateRecord(nil, &t.next), nil))
-		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &build{end: t.last, total: t.next.Events}), nil))
+		todo := build{end: t.last, total: t.next.Events}
+		if version < tagged {
+			change++
+			t.change, t.next.change = change, change
+			must(b.Set(appendPrefix(nil, t.number, kindState), appendStateRecord(nil, &t.next), nil))
+		} else {
+			unfinished, err := getBuild(s.db, t.number)
+			if err != nil && !isDamage(err) {
+				return err
+			}
+			todo.linking = unfinished == nil && err == nil // or all of it begins anew
+		}
+		must(b.Set(appendPrefix(nil, t.number, kindBuild), appendBuildRecord(nil, &todo), nil))
 	}
 	must(b.Set(appendPrefix(nil, storeNumber, kindFormat), appendNumber(nil, formatVersion), nil))
 	return s.db.Apply(b, pebble.Sync)
@@ -130,7 +150,12 @@ func (s *tagBuilder) findBuilds() ([]j17.Tenant, error) {
 			return nil, err
 		}
 		if state != nil || err != nil {
-			names, t.building = append(names, t.name), t.number // what is damaged is told when it is built
+			names = append(names, t.name) // what is damaged is told when it is built
+			if state != nil && state.linking {
+				t.linking = t.number
+			} else {
+				t.building = t.number
+			}
 		}
 	}
 	return names, nil
@@ -246,6 +271,9 @@ func (b *batch) index(t *tenant, state *build) (err error) {
 			var tags []string
 			if err == nil {
 				tags, err = record.allTags()
+			}
+			if state.linking {
+				tags = slices.DeleteFunc(tags, func(tag string) bool { return !j17.IsCorrelationTag(tag) })
 			}
 			if err != nil {
 				return l.fault(err, last)

@@ -1,12 +1,14 @@
 package pebble_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"testing"
 
+	engine "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"j17"
@@ -79,7 +81,7 @@ func TestOlderEventsAreIndexed(t *testing.T) {
 				t.Fatal(err)
 			}
 			total[name]++
-			tags := j17.AgentTags(e.Metadata)
+			tags := j17.MetadataTags(e.Metadata)
 			if e.Key.ID == "late" {
 				tags = late.Tags
 			}
@@ -108,5 +110,60 @@ func TestOlderEventsAreIndexed(t *testing.T) {
 	}
 	if next, err := s.NextDue(t.Context(), "work"); err != nil || !next.Equal(frozenTime()) {
 		t.Errorf("work of the older folder is due at %s, %v", next, err)
+	}
+}
+
+// TestOlderEventsAreIndexedByCorrelation makes a folder one of the format that had no correlation ids in its index: events are found by all
+// other tags at once, and by these when they are indexed.
+func TestOlderEventsAreIndexedByCorrelation(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	s := open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+	const ids, each = 7, 300
+	of := func(n int) string { return fmt.Sprintf("a0000000-0000-4000-a000-%012d", n%ids) }
+	for n := range ids * each {
+		metadata := fmt.Appendf(nil, `{"actor":{"type":"user","id":"u1"},"correlation_id":%q}`, of(n))
+		ev := store.NewEvent{Key: key(fmt.Sprint(n % 5)), Type: "was_changed", Data: []byte(`1`), Metadata: metadata, Tags: j17.MetadataTags(metadata)}
+		if _, err := s.Append(t.Context(), tenant, []store.Append{{Events: []store.NewEvent{ev}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := storetest.Erase(t.Context(), s, tenant, key("1"), erase(1)); err != nil {
+		t.Fatal(err)
+	}
+	none := func(*store.IndexingError) { t.Error("it is still being indexed") }
+	before := tagged(t, s, tenant, j17.CorrelationTag(of(2)), none)
+	closeStore(t, s)
+
+	raw(t, fs, func(db *engine.DB) {
+		for n := range ids {
+			sum := sha256.Sum256([]byte(j17.CorrelationTag(of(n))))
+			from := append([]byte("\x00\x00\x00\x01g"), sum[:16]...)
+			if err := db.DeleteRange(from, append(slices.Clone(from), 0xff), engine.Sync); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Set([]byte("\x00\x00\x00\x00v"), []byte{0, 0, 0, 3}, engine.Sync); err != nil {
+			t.Fatal(err)
+		}
+	})
+	s = open(t, pebble.Options{Dir: "data", FS: fs, Clock: clock.NewManual(frozenTime())})
+	defer closeStore(t, s)
+	if n := len(tagged(t, s, tenant, "actor:user:u1", none)); n != ids*each-1 {
+		t.Errorf("%d events of the actor", n)
+	}
+	if list, err := s.Changed(t.Context(), 0, 9); err != nil || len(list) != 1 {
+		t.Errorf("changed are %v, %v", list, err)
+	}
+	total := 0
+	for n := range ids {
+		got := tagged(t, s, tenant, j17.CorrelationTag(of(n)), func(*store.IndexingError) {})
+		total += len(got)
+		if n == 2 && !slices.Equal(got, before) {
+			t.Errorf("%d events, want %d", len(got), len(before))
+		}
+	}
+	if total != ids*each-1 {
+		t.Errorf("%d events by correlation ids, want %d", total, ids*each-1)
 	}
 }

@@ -157,7 +157,7 @@ func (s *committer) publish(b *batch) {
 		t.move(t.next.Last)
 	}
 	if b.built != nil {
-		b.built.building = 0
+		b.built.building, b.built.linking = 0, 0
 	}
 	for _, w := range b.due {
 		s.due.noteDue(w)

@@ -25,14 +25,14 @@ import (
 	"j17/internal/storage/storetest"
 )
 
-const formatVersion = 3
+const formatVersion = 4
 
 var update = flag.Bool("update", false, "write the frozen store of this format version anew")
 
 // frozenStore is the folder of the present format version, and beside it is what it holds. Those of the earlier versions stay there, as they
 // are.
 const (
-	frozenStore = "testdata/format3"
+	frozenStore = "testdata/format4"
 	frozenDump  = frozenStore + ".dump"
 )
 
@@ -137,8 +137,8 @@ func freeze(t *testing.T) {
 			Events: append(events(key("1"), `{"n":1.50}`), events(j17.Key{Type: "user", ID: string(rune('a' + n%3))}, `null`)...),
 			Side:   []store.Side{{Op: store.Put, Space: space, Key: string(rune('a' + n%5)), Value: []byte{0, byte(n)}, Expires: frozenTime().Add(time.Hour)}},
 		}
-		u.Events[0].Metadata = []byte(`{"actor":{"type":"user","id":"u1"}}`)
-		u.Events[0].Tags = []string{"actor:user:u1", "sku:A"}
+		u.Events[0].Metadata = []byte(`{"actor":{"type":"user","id":"u1"},"correlation_id":"a0000000-0000-4000-a000-000000000001"}`)
+		u.Events[0].Tags = []string{"actor:user:u1", j17.CorrelationTag("a0000000-0000-4000-a000-000000000001"), "sku:A"}
 		if _, err := s.Append(t.Context(), tenant, []store.Append{u}); err != nil {
 			t.Fatal(err)
 		}

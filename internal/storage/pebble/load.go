@@ -524,7 +524,7 @@ func (c *toldTags) of(metadata []byte) []tagID {
 	if ids, ok := c.known[string(metadata)]; ok {
 		return ids
 	}
-	tags := j17.AgentTags(metadata)
+	tags := j17.MetadataTags(metadata)
 	ids := make([]tagID, len(tags))
 	for i, tag := range tags {
 		ids[i] = idOfTag([]byte(tag))

@@ -61,8 +61,8 @@ const DefaultCacheBytes = 96 << 20
 
 const (
 	// formatVersion is the version of keys and values. Version 1 has an entry in the feed for each event, versions 1 and 2 have no
-	// index of tags and no numbers of changes: see upgrade.
-	formatVersion = 3
+	// index of tags and no numbers of changes, version 3 has no correlation ids in that index: see upgrade.
+	formatVersion = 4
 	// engineFormat is the version of Pebble's files. It is fixed, so that a newer library does not change a folder
 	// that an older program must still be able to open.
 	engineFormat = pebble.FormatTableFormatV6
@@ -205,6 +205,8 @@ type tenant struct {
 	changed chan struct{}
 	// building is the number under which the tenant's older events are being indexed, 0 when they are not.
 	building uint32
+	// linking is the same of a build that is of correlation ids alone.
+	linking uint32
 	// change is the number of the last change of the feed, 0 when there was none.
 	change uint64
 	leaves tenantLeaves
@@ -418,7 +420,7 @@ func (s *Store) load() error {
 			s.logger.Warn("the data folder is brought to a newer storage format: programs that know only the old one cannot open it from now on, and only a backup leads back",
 				slog.Uint64("from", uint64(version)), slog.Int("to", formatVersion))
 		}
-		if err := s.upgrade(); err != nil {
+		if err := s.upgrade(version); err != nil {
 			return fmt.Errorf("bring the folder to format %d: %w", formatVersion, err)
 		}
 		// The log of a new folder was begun before the engine had its format: only those that follow tell how far they were synced.

@@ -53,6 +53,9 @@ func (r *recentTags) lacks(tags []string, after, last j17.StreamID) bool {
 		return false
 	}
 	return slices.ContainsFunc(tags, func(tag string) bool {
+		if j17.IsCorrelationTag(tag) {
+			return false
+		}
 		at, ok := r.last[tag]
 		return !ok || at.Compare(after) <= 0
 	})
@@ -69,6 +72,9 @@ func (r *recentTags) add(u *unit.Appended[*tenant], before j17.StreamID) {
 	}
 	for i := range u.Events {
 		for _, tag := range u.Events[i].Tags {
+			if j17.IsCorrelationTag(tag) {
+				continue // nearly each event has one of its own, and no condition asks for it
+			}
 			if _, ok := r.last[tag]; !ok {
 				tag = strings.Clone(tag) // which may be a part of something large
 			}
@@ -96,6 +102,8 @@ func (b *batch) keepRecent() {
 type tagging struct {
 	// building tells that older events are still being indexed.
 	building bool
+	// linking tells that older events are still being indexed by their correlation ids, and by nothing else.
+	linking bool
 	// recent, if not nil, are the tags of the latest events, the last one of which is at last.
 	recent *recentTags
 	last   j17.StreamID
@@ -105,7 +113,10 @@ type tagging struct {
 
 // taggingLocked returns what memory tells of the index of tags as of the present view.
 func (t *tenant) taggingLocked() tagging {
-	return tagging{building: t.building != 0 && t.building == t.number, recent: t.recent.Load(), last: t.last, filter: t.tagFilter.Load()}
+	return tagging{
+		building: t.building != 0 && t.building == t.number, linking: t.linking != 0 && t.linking == t.number,
+		recent: t.recent.Load(), last: t.last, filter: t.tagFilter.Load(),
+	}
 }
 
 // lacksTags reports whether it is certain that no event behind a position has all of some tags, which have those ids.

@@ -33,7 +33,7 @@ func idOfTag(tag []byte) tagID {
 
 // told reports whether the metadata of an event tell that it has the tag.
 func told(tag string) bool {
-	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:")
+	return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
 }
 
 // appendTags appends the stored form of those tags that the metadata do not tell.
@@ -52,7 +52,7 @@ func (r *eventRecord) allTags() ([]string, error) {
 		return nil, nil
 	}
 	own, err := r.ownTags()
-	return append(j17.AgentTags(r.layout.MetadataOf(r.raw)), own...), err
+	return append(j17.MetadataTags(r.layout.MetadataOf(r.raw)), own...), err
 }
 
 // ownTags returns the tags that the metadata do not tell.
@@ -239,7 +239,7 @@ func (s *feeds) ReadTagged(
 			ids[i] = idOfTag([]byte(tag))
 		}
 		copied := func(r reader, p *page, from j17.StreamID, limit int, names *typeNames) error {
-			if err := r.indexed(); err != nil {
+			if err := r.indexed(of.Tags); err != nil {
 				return err
 			}
 			if r.lacksTags(of.Tags, ids, after) {

@@ -99,8 +99,8 @@ type NewEvent struct {
 	Metadata []byte
 	// Timestamp, if not nil, is kept instead of the unit's (import of history).
 	Timestamp *int64
-	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:" or "target:" is a tag that
-	// j17.AgentTags makes of the metadata. An erased event has none.
+	// Tags are what ReadTagged finds the event by, each once. One that begins with "actor:", "target:" or "correlation=" is a tag that
+	// j17.MetadataTags makes of the metadata. An erased event has none.
 	Tags []string
 }
 

@@ -84,7 +84,7 @@ func (h *history) newEvent(rt *rapid.T) store.NewEvent {
 		Data:     []byte(contents().Draw(rt, "data")),
 		Metadata: []byte(rapid.SampledFrom([]string{`{}`, `{"actor":{"type":"user","id":"u"}}`}).Draw(rt, "metadata")),
 	}
-	e.Tags = j17.AgentTags(e.Metadata)
+	e.Tags = j17.MetadataTags(e.Metadata)
 	for _, tag := range []string{"sku:A", "sku:B", "ü"} {
 		if rapid.Bool().Draw(rt, "tagged") {
 			e.Tags = append(e.Tags, tag)

@@ -264,7 +264,7 @@ func (t *modelTenant) rewrite(key j17.Key, n store.Rewritten) {
 func (t *modelTenant) retag(list []store.Retagged) {
 	for _, e := range list {
 		if r := t.streams[e.Key][e.Version-1]; r.Kept == "" {
-			t.tags[r.ID] = append(j17.AgentTags([]byte(r.Metadata)), own(e.Tags)...)
+			t.tags[r.ID] = append(j17.MetadataTags([]byte(r.Metadata)), own(e.Tags)...)
 		}
 	}
 }
@@ -277,7 +277,9 @@ func (t *modelTenant) changedBy(e store.Retagged) bool {
 
 // own leaves out the tags that metadata tell.
 func own(tags []string) []string {
-	return slices.DeleteFunc(slices.Clone(tags), func(tag string) bool { return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") })
+	return slices.DeleteFunc(slices.Clone(tags), func(tag string) bool {
+		return strings.HasPrefix(tag, "actor:") || strings.HasPrefix(tag, "target:") || j17.IsCorrelationTag(tag)
+	})
 }
 
 // head is what the store should say about a stream.
