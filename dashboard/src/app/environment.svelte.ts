@@ -19,6 +19,10 @@ class Environment {
 
   async loadInstances() {
     this.instances = (await call<{ instances: Instance[] } & object>('instances?limit=1000')).instances;
+    // Who signs in now may see others than who was signed in before.
+    this.instance = null;
+    this.spec = undefined;
+    this.attention = null;
   }
 
   /** Makes an instance, by its name, and an environment the ones that are looked at. It reports whether there are such. */
