@@ -243,8 +243,8 @@ type VersionChanges struct {
 	More    int             `json:"more,omitempty"`
 }
 
-// History is what versions of an aggregate changed. Length is that of the aggregate, Next the version that the next page begins with.
-type History struct {
+// AggregateChanges is what versions of an aggregate changed. Length is that of the aggregate, Next the version that the next page begins with.
+type AggregateChanges struct {
 	Length  uint64           `json:"length"`
 	Changes []VersionChanges `json:"changes"`
 	Next    *uint64          `json:"next"`

@@ -32,7 +32,7 @@ func (h *historyHandlers) routes() []route {
 	look := need{control.RightRead, instance}
 	return []route{
 		{0, get, "aggregates/{type}/{id}/changes", operator, look, "", h.changes, operation{
-			id: "listAggregateChanges", about: "List what each version of an aggregate changed in its state", query: versions(), gives: wire.History{},
+			id: "listAggregateChanges", about: "List what each version of an aggregate changed in its state", query: versions(), gives: wire.AggregateChanges{},
 		}},
 		{0, get, "aggregates/{type}/{id}/blame", operator, look, "", h.blame, operation{
 			id: "blameAggregate", about: "Find which version and event set each leaf of a state last", query: []parameter{moments()[1]}, gives: wire.Blame{},
@@ -51,7 +51,7 @@ func versions() []parameter {
 func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 	r := c.request
 	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions) //nolint:gosec // checked
-	answer := wire.History{Changes: []wire.VersionChanges{}}
+	answer := wire.AggregateChanges{Changes: []wire.VersionChanges{}}
 	b := work.New(r.Context(), work.Command)
 	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
 		found, more := trial.Differences(m.Before, m.After, maxVersionChanges)
