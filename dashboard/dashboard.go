@@ -15,8 +15,9 @@ var dist embed.FS
 
 // Files are those of one build. They are immutable.
 type Files struct {
-	page  string
-	files map[string]File
+	page   string
+	files  map[string]File
+	styles []string
 }
 
 // File is one file beside the page.
@@ -42,7 +43,15 @@ func Open() (*Files, error) {
 		name = strings.TrimPrefix(name, "dist/")
 		if name == "index.html" {
 			f.page = string(body)
-			return nil
+			for rest := f.page; ; {
+				var ok bool
+				if _, rest, ok = strings.Cut(rest, `href="./`); !ok {
+					return nil
+				}
+				if style, _, _ := strings.Cut(rest, `"`); path.Ext(style) == ".css" {
+					f.styles = append(f.styles, style)
+				}
+			}
 		}
 		f.files[name] = File{Type: mediaType(name), Body: body, Hashed: strings.HasPrefix(name, "assets/")}
 		return nil
@@ -81,6 +90,9 @@ func (f *Files) File(name string) (File, bool) {
 	file, ok := f.files[name]
 	return file, ok
 }
+
+// Styles are the names of the style sheets that the page loads.
+func (f *Files) Styles() []string { return f.styles }
 
 // Page returns the page for a path that a proxy puts in front of all others, "" for none, with a nonce on everything in it that a policy may ask
 // one of. Neither may have characters that HTML needs for itself.

@@ -780,7 +780,7 @@ func (s *Serve) firstOperator(ctx context.Context) error {
 	}
 
 	if s.options.SetupURL != nil {
-		s.options.SetupURL(s.controlURL() + "/setup#token=" + token)
+		s.options.SetupURL(s.controlURL() + s.options.PublicPath + "/setup#token=" + token)
 	}
 	return nil
 }

@@ -88,6 +88,9 @@ func (h *accountHandlers) setup(c *call, w http.ResponseWriter) error {
 }
 
 func (h *accountHandlers) logout(c *call, w http.ResponseWriter) error {
+	if c.session != "" { // by a cookie: then there is no token
+		return c.api.sessions.end(c, w)
+	}
 	token, err := bearer(c.request)
 	if err != nil {
 		return err

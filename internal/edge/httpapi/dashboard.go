@@ -24,16 +24,19 @@ type dashboardHandlers struct {
 	packed *sync.Map
 }
 
+// screenPath is where the dashboard is on the control host.
+const screenPath = "/ui"
+
 // routes serve the page and its files, unless the dashboard is left out.
 func (h *dashboardHandlers) routes() []route {
 	if h.files == nil {
 		return nil
 	}
 	return []route{
-		{controlSite, get, "/ui", free, need{}, "", h.lead, operation{
+		{controlSite, get, screenPath, free, need{}, "", h.lead, operation{
 			id: "getDashboardPath", about: "Go to the dashboard", query: anything(), gives: file{"text/html"},
 		}},
-		{controlSite, get, "/ui/{path...}", free, need{}, "", h.serve, operation{
+		{controlSite, get, screenPath + "/{path...}", free, need{}, "", h.serve, operation{
 			id: "getDashboard", about: "Get the dashboard, or one of its files", query: anything(), gives: file{"text/html"},
 		}},
 	}
@@ -58,7 +61,7 @@ func (h *dashboardHandlers) serve(c *call, w http.ResponseWriter) error {
 	if f, ok := h.files.File(name); ok {
 		return h.file(c, w, name, f)
 	}
-	if strings.HasPrefix(name, "assets/") {
+	if first, below, _ := strings.Cut(name, "/"); first == "assets" || below == "" && strings.Contains(first, ".") { // no page has such an address
 		return j17.Errorf(j17.CodeNotFound, "The dashboard has no such file. A page of an earlier version of the server asks for it; load the page again.")
 	}
 

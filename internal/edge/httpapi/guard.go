@@ -72,7 +72,7 @@ func (g *guard) admit(c *call, need access, w http.ResponseWriter) error {
 
 // authenticate finds out who asks and whether they may ask what needs the access.
 func (g *guard) authenticate(c *call, need access) error {
-	if c.control && len(c.request.Header["Authorization"]) == 0 && (need == operator || need == reader) && c.sessionToken() != "" {
+	if need == operator && c.bySession() {
 		return g.session(c)
 	}
 	token, err := bearer(c.request)

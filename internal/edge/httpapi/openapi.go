@@ -73,7 +73,7 @@ func (a *API) describe(d Document, of *projection.Declared) ([]byte, error) {
 
 	all := a.routes()
 	for i := range all {
-		if all[i].sites&sites != 0 {
+		if all[i].sites&sites != 0 && !strings.HasPrefix(all[i].pattern, screenPath) { // the dashboard's own files are nothing to program against
 			w.add(&all[i])
 		}
 	}

@@ -81,7 +81,7 @@ var promised = promises{
 func strictly() []config.Option {
 	return []config.Option{config.WithStrictMode(), config.WithFormatAssertions(), config.WithStrictIgnoredHeadersExtra(
 		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Content-Encoding", "Content-Security-Policy", "Referrer-Policy", "Trailer",
-		"X-Content-Type-Options",
+		"X-Content-Type-Options", "Cross-Origin-Opener-Policy",
 		"Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Access-Control-Max-Age",
 	)}
 }

@@ -86,23 +86,29 @@ func (c *call) sameOrigin() error {
 	r := c.request
 	site, said := r.Header.Get("Sec-Fetch-Site"), len(r.Header["Sec-Fetch-Site"]) > 0
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	typed := len(r.Header["Content-Type"]) > 0 || r.Method != http.MethodDelete
 	switch {
 	case reads && (site == "cross-site" || site == "same-site"):
 	case reads:
 		return nil
 	case said && site != "same-origin", !said && r.Header.Get("Origin") != c.origin():
-	case r.Method != http.MethodDelete && !isJSON(r.Header.Get("Content-Type")):
+	case typed && !isJSON(r.Header.Get("Content-Type")):
 		return j17.Errorf(j17.CodeForbiddenOrigin, "A request with the cookie of a session has to have the Content-Type application/json.").At("Content-Type")
 	default:
 		return nil
 	}
-	return j17.Errorf(j17.CodeForbiddenOrigin, "This request came from another site, and the cookie of a session counts on the dashboard's own pages only. A program sends a token.")
+	return j17.Errorf(j17.CodeForbiddenOrigin, "This request does not come from a page of this host: it has neither 'Sec-Fetch-Site: same-origin' nor this host's Origin. Sessions are for the dashboard's own pages; a program sends the token of POST /api/login.")
 }
 
 // isJSON reports whether a media type is that of JSON, or of lines of it.
 func isJSON(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "application/json" || media == "application/x-ndjson")
+}
+
+// bySession reports whether a request goes by the cookie of a session: below /api/ of the control host, and where it has no other credential.
+func (c *call) bySession() bool {
+	return c.control && len(c.request.Header["Authorization"]) == 0 && strings.HasPrefix(c.request.URL.Path, "/api/") && c.sessionToken() != ""
 }
 
 // session lets in who has the cookie of a session.
@@ -116,7 +122,7 @@ func (g *guard) session(c *call) error {
 }
 
 func (h *sessionHandlers) begin(c *call, w http.ResponseWriter) error {
-	if err := c.sameOrigin(); err != nil && (len(c.request.Header["Sec-Fetch-Site"]) > 0 || len(c.request.Header["Origin"]) > 0) {
+	if err := c.sameOrigin(); err != nil {
 		return err
 	}
 	var body wire.NewSession
@@ -129,12 +135,16 @@ func (h *sessionHandlers) begin(c *call, w http.ResponseWriter) error {
 	var s control.Session
 	var op control.Operator
 	var err error
-	if body.Code != "" {
-		if body.Email != "" || body.Password != "" {
-			return j17.Errorf(j17.CodeInvalidField, "Send a code, or an email and a password, and not both.").At("code")
-		}
+	switch {
+	case body.Code != "" && (body.Email != "" || body.Password != ""):
+		return j17.Errorf(j17.CodeInvalidField, "Send a code, or an email and a password, and not both.").At("code")
+	case body.Code == "" && body.Email == "":
+		return j17.Errorf(j17.CodeMissingField, "'email' is missing. Send an email and a password, or a code.").At("email")
+	case body.Code == "" && body.Password == "":
+		return j17.Errorf(j17.CodeMissingField, "'password' is missing. Send an email and a password, or a code.").At("password")
+	case body.Code != "":
 		token, s, op, err = h.auth.RedeemCode(c.request.Context(), body.Code, c.clientAddress())
-	} else {
+	default:
 		token, s, op, err = h.auth.BeginSession(c.request.Context(), body.Email, body.Password, c.clientAddress())
 	}
 	if err != nil {
@@ -184,14 +194,22 @@ func (h *sessionHandlers) end(c *call, w http.ResponseWriter) error {
 		}
 		if s, p, err := h.auth.Session(c.request.Context(), token); err == nil {
 			c.principal = p
-			if err := h.registry.Sessions.End(c.actorContext(), s.Operator, s.ID); err != nil && j17.CodeOf(err) != j17.CodeNotFound {
+			if err := h.signOut(c, s.ID); err != nil {
 				return err
 			}
-			c.record("operator.logout", s.Operator, map[string]string{"session": s.ID})
 		}
 	}
 	c.setCookie(w, "", 0)
 	return c.answer(w, http.StatusOK, nil)
+}
+
+// signOut ends the session of who asks.
+func (h *sessionHandlers) signOut(c *call, id string) error {
+	if err := h.registry.Sessions.End(c.actorContext(), c.principal.ID, id); err != nil && j17.CodeOf(err) != j17.CodeNotFound {
+		return err
+	}
+	c.record("operator.logout", c.principal.ID, map[string]string{"session": id})
+	return nil
 }
 
 func (h *sessionHandlers) list(c *call, w http.ResponseWriter) error {
