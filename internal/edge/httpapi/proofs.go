@@ -79,6 +79,17 @@ func (h *proofHandlers) adminRoutes() []route {
 			id: "verifyMerkleProofOf", about: "Verify a proof", body: wire.InclusionCheck{},
 			gives: wire.Validity{},
 		}},
+		{0, get, "audit/checkpoint", operator, audit, "", h.logCheckpoint, operation{
+			id: "getCheckpointOfLogOf", about: "Get the signed head of the environment's log", gives: file{typeText}, tagged: true,
+		}},
+		{0, get, "audit/proof/inclusion", operator, audit, "", h.logInclusion, operation{
+			id: "getInclusionProofOf", about: "Prove that the environment's log includes an event", query: included(),
+			gives: wire.InclusionProof{}, tagged: true,
+		}},
+		{0, get, "audit/proof/consistency", operator, audit, "", h.logConsistency, operation{
+			id: "getConsistencyProofOf", about: "Prove that the environment's log has only grown",
+			query: consistent(), gives: wire.ConsistencyProof{}, tagged: true,
+		}},
 		// The keys are public. They are for whoever may see the instance, be it to audit it or to check the certificates of erasures.
 		{0, get, "audit/keys", operator, need{control.RightView, instance}, "", h.logKeys, operation{
 			id: "listLogKeysOf", about: "List the public keys of the environment's log", gives: wire.LogKeys{}, tagged: true,
