@@ -263,3 +263,27 @@ type Blame struct {
 	Blame     []Blamed `json:"blame"`
 	Truncated bool     `json:"truncated"`
 }
+
+// SpecChecked has all findings of a text that may become a spec.
+type SpecChecked struct {
+	Valid    bool             `json:"valid"`
+	Errors   []j17.FieldError `json:"errors"`
+	Warnings []j17.FieldError `json:"warnings"`
+}
+
+// SpecState is the state of an aggregate after a number of events.
+type SpecState struct {
+	Length uint64          `json:"length"`
+	Data   json.RawMessage `json:"data"`
+}
+
+// SpecStates are the states of an aggregate under the deployed spec and under another one, nil where there is none.
+type SpecStates struct {
+	Now  *SpecState `json:"now"`
+	Then *SpecState `json:"then"`
+	// Changes are at most 200 places in which they differ, More is how many others there are.
+	Changes []ValueChange `json:"changes"`
+	More    int           `json:"more,omitempty"`
+	// Error says why one of them is missing.
+	Error string `json:"error,omitempty"`
+}

@@ -75,6 +75,15 @@ func (h *specHandlers) adminRoutes() []route {
 			id: "diffSpecs", about: "Compare two versions of the spec", query: compared(),
 			gives: wire.Differences{},
 		}},
+		{0, post, "spec/check", operator, view, "", h.checkSpec, operation{
+			id: "checkSpec", about: "Find all that is wrong with the text of a spec, without storing or replaying anything", body: file{typeJSON},
+			gives: wire.SpecChecked{},
+		}},
+		{0, post, "spec/states", operator, need{control.RightRead, instance}, "", h.specStates, operation{
+			id: "compareStates", about: "Get the state of an aggregate under the deployed spec and under another one",
+			query: []parameter{{name: "key", about: "The aggregate, which has to be named: order:550e8400-e29b-41d4-a716-446655440000."}, moments()[1]},
+			body:  file{typeJSON}, gives: wire.SpecStates{},
+		}},
 		{0, get, "spec/prepared", operator, view, "", h.getPreparedSpec, operation{
 			id: "getPreparedSpec", about: "Get the spec that is deployed once its indexes are built",
 			gives: wire.PreparedShown{},
@@ -203,6 +212,40 @@ func (h *specHandlers) deploySpec(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	return h.deployed(c, w, result)
+}
+
+// checkSpec is POST spec/check. A text that is no JSON, or empty, is a finding and no fault of the request.
+func (h *specHandlers) checkSpec(c *call, w http.ResponseWriter) error {
+	body, err := c.readBody(w, maxSpecBody)
+	if err != nil && j17.CodeOf(err) != j17.CodeInvalidJSON {
+		return err
+	}
+	checked, err := h.deploy.Check(c.request.Context(), []byte(body))
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, checked)
+}
+
+// specStates is POST spec/states.
+func (h *specHandlers) specStates(c *call, w http.ResponseWriter) error {
+	key, ok := j17.ParseKey(c.query["key"])
+	if !ok {
+		return j17.Errorf(j17.CodeInvalidParameter, "key must be that of an aggregate, such as order:550e8400-e29b-41d4-a716-446655440000").At("key")
+	}
+	var length *uint64
+	if _, ok := c.query["length"]; ok {
+		length = new(uint64(c.query.number("length", 0))) //nolint:gosec // checked
+	}
+	body, err := c.readBody(w, maxSpecBody)
+	if err != nil {
+		return err
+	}
+	states, err := h.deploy.States(c.request.Context(), c.instance, c.env, []byte(body), key, length)
+	if err != nil {
+		return err
+	}
+	return c.answer(w, http.StatusOK, states)
 }
 
 // base reads If-Match: the hash of the spec that must be deployed, nil where it does not matter.

@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -17,6 +18,15 @@ import (
 
 // Compile is spec.Compile with warnings of what compiles and can hardly be meant.
 func Compile(src []byte) (*spec.Compiled, []diag.Diagnostic) { return spec.CompileWith(src, look) }
+
+// CompileFor is Compile for somebody who may go away: once the context has ended, nothing more is looked for.
+func CompileFor(ctx context.Context, src []byte) (*spec.Compiled, []diag.Diagnostic) {
+	return spec.CompileWith(src, func(s *spec.Compiled, found *diag.List) {
+		if ctx.Err() == nil {
+			look(s, found)
+		}
+	})
+}
 
 // CheckProjection is spec.CompileProjection for a definition that somebody has just written: it also warns of paths that lead nowhere,
 // for which it looks at the handlers of all types that the projection reads, and refuses what an earlier version of the program took.
