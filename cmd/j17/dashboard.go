@@ -63,6 +63,56 @@ the '#', which browsers send to nobody.`,
 	return cmd
 }
 
+func sessionsCommand(e *env) *cobra.Command {
+	return group("sessions", "Where you are signed in to the dashboard", sessionsListCommand(e), sessionsEndCommand(e))
+}
+
+func sessionsListCommand(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List your own sessions in browsers", Example: "  j17 sessions list", Args: noArgs}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := operate(e, cmd, r)
+		if err != nil {
+			return err
+		}
+		var got struct {
+			Sessions []json.RawMessage `json:"sessions"`
+		}
+		if err := o.call(cmd.Context(), http.MethodGet, []string{"me", "sessions"}, nil, nil, &got); err != nil {
+			return err
+		}
+		return printRows(e, got.Sessions, asJSON, []string{"id", "begun", "used", "ends", "address"}, func(s wire.Session) []string {
+			return []string{s.ID, when(s.CreatedAt), when(s.UsedAt), when(s.ExpiresAt), s.Address}
+		})
+	}
+	return cmd
+}
+
+func sessionsEndCommand(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "end ID", Short: "Sign out one of your browsers", Example: "  j17 sessions end 4f1d2c9a0b7e6638", Args: exactly("ID")}
+	r := serverFlags(cmd)
+	jsonFlag(cmd, &asJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := operate(e, cmd, r)
+		if err != nil {
+			return err
+		}
+		var raw json.RawMessage
+		if err := o.call(cmd.Context(), http.MethodDelete, []string{"me", "sessions", args[0]}, nil, nil, &raw); err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printAnswer(raw)
+		}
+		_, err = fmt.Fprintf(e.out, "The session %s has ended.\n", args[0])
+		return err
+	}
+	return cmd
+}
+
 // openBrowser hands a link to what the system opens links with.
 func openBrowser(cmd *cobra.Command, link string) error {
 	program := "xdg-open"

@@ -62,7 +62,7 @@ func (c *call) cookieName() string {
 
 // setCookie makes the client keep the token of a session until it expires, or forget it where the token is "".
 func (c *call) setCookie(w http.ResponseWriter, token string, lifetime time.Duration) {
-	cookie := &http.Cookie{
+	cookie := &http.Cookie{ //nolint:gosec // Secure is set wherever the connection allows it
 		Name: c.cookieName(), Value: token, Path: "/", MaxAge: int(lifetime / time.Second), HttpOnly: true, Secure: c.encrypted(), SameSite: http.SameSiteStrictMode,
 	}
 	if token == "" {

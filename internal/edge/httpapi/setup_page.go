@@ -53,7 +53,7 @@ form.addEventListener("submit", async (event) => {
 // setupStyle is what the page has beside the style sheets of the dashboard, and without them. Colours are theirs where they are there.
 const setupStyle = `
 html { color-scheme: light dark }
-main { width: min(360px, calc(100vw - 32px)); margin: 14vh auto 0; display: flex; flex-direction: column; gap: 12px; align-items: flex-start; font-family: var(--sans, system-ui, sans-serif) }
+main { width: min(360px, calc(100vw - 32px)); margin: 0 auto; padding: 14vh 0 0; display: flex; flex-direction: column; gap: 12px; align-items: flex-start; font-family: var(--sans, system-ui, sans-serif) }
 form { width: 100%; padding: 16px; display: flex; flex-direction: column; gap: 14px; box-sizing: border-box }
 label, input, button { font: inherit }
 input { width: 100%; box-sizing: border-box }
