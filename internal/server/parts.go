@@ -47,6 +47,7 @@ func (s *Server) parts() []part.Part {
 		s.blobs.Part(),
 		loading.Part(),
 		s.tail.Part(),
+		s.attention.Part(),
 		{Name: "handover", Work: part.Work{Run: s.settle}},
 		{Name: "memory", Erase: part.Erase{Completed: s.forgetting.completed}, Work: part.Work{Run: s.runForgetting}},
 	}

@@ -30,6 +30,7 @@ import (
 	"j17/internal/code/container"
 	"j17/internal/core/engine"
 	"j17/internal/core/worker"
+	"j17/internal/custody/attention"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/checkpoint"
 	"j17/internal/custody/envlog"
@@ -206,6 +207,8 @@ type Server struct {
 	scrub       *scrub.Service
 	// erasures removes personal data.
 	erasures *erasure.Service
+	// attention tells what goes on, and what waits for a person.
+	attention *attention.Service
 	// public and internal are the open listeners, connections what has come in through them.
 	public      net.Listener
 	internal    net.Listener
@@ -373,6 +376,7 @@ func (s *Server) openServices(ctx context.Context) error {
 		return err
 	}
 	s.openErasures()
+	s.openAttention(ctx)
 	return nil
 }
 
@@ -445,7 +449,7 @@ func (s *Server) api(o httpapi.Options) *httpapi.API {
 	o.Checkpoints, o.Erasures, o.Scrub = s.checkpoints, s.erasures, s.scrub
 	o.Logs = s.logs
 	o.Usage, o.Worker, o.Sagas, o.Listeners, o.Schedule = s.usage, s.worker, s.sagas, s.listeners, s.schedule
-	o.Backups = s.backups
+	o.Backups, o.Attention = s.backups, s.attention
 	o.TrustedProxies, o.ForwardedHeader = s.options.TrustedProxies, s.options.ForwardedHeader
 	o.StreamsPerKey, o.Streams = s.options.StreamsPerKey, s.options.Streams
 	o.Keys, o.Addresses = rateLimit(s.options.KeyRate), rateLimit(s.options.AddressRate)

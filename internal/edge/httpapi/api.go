@@ -25,6 +25,7 @@ import (
 	"j17/internal/core/engine"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
+	"j17/internal/custody/attention"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/checkpoint"
 	"j17/internal/custody/envlog"
@@ -66,6 +67,8 @@ type Options struct {
 	Deploy   *deploy.Service
 	// Places finds aggregates by where they are.
 	Places *place.Service
+	// Attention tells what goes on, and what waits for a person.
+	Attention *attention.Service
 	// Scrub, if not nil, looks for damage in what is stored.
 	Scrub *scrub.Service
 	// Checkpoints keeps states of aggregates, and roots of logs, as of positions.

@@ -38,6 +38,7 @@ type handlers struct {
 	audits      auditHandlers
 	nodes       nodeHandlers
 	scrubs      scrubHandlers
+	attention   attentionHandlers
 }
 
 // newHandlers returns the handlers of an API.
@@ -73,5 +74,6 @@ func newHandlers(o *Options) handlers {
 		audits:      auditHandlers{registry: o.Registry},
 		nodes:       nodeHandlers{registry: o.Registry},
 		scrubs:      scrubHandlers{scrub: o.Scrub},
+		attention:   attentionHandlers{attention: o.Attention, registry: o.Registry},
 	}
 }

@@ -232,7 +232,7 @@ func (s *Service) Retry(ctx context.Context, t j17.Tenant, id string) (wire.Sche
 		if f.status != DeadLetter && f.status != Refused {
 			return nil
 		}
-		f.Attempts, f.LastError = 0, ""
+		f.Attempts, f.LastError, f.LastCode, f.FailedAt = 0, "", "", 0
 		now := s.Clock.Now()
 		items, notes := f.await(now)
 		for i := range items {

@@ -127,6 +127,6 @@ func (s *Service) cleared(ctx context.Context, t j17.Tenant, r *row) (sides []st
 		return sides, canceled, nil
 	}
 	empty := *r
-	empty.data, empty.LastError, empty.CorrelationID = []byte(nothing), "", ""
+	empty.data, empty.LastError, empty.LastCode, empty.CorrelationID = []byte(nothing), "", "", ""
 	return append(sides, empty.put()), canceled, nil
 }

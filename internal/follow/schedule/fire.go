@@ -178,7 +178,7 @@ func (s *Service) passing(t j17.Tenant, err error) bool {
 func (s *Service) failed(ctx context.Context, d *due, err error) error {
 	r := *d.row
 	r.Attempts++
-	r.LastError = reason(err)
+	r.LastError, r.LastCode, r.FailedAt = reason(err), j17.CodeOf(err), s.Clock.Now().Unix()
 
 	// What becomes of it.
 	status := Pending

@@ -42,6 +42,9 @@ type row struct {
 	Depth     int    `json:"depth,omitempty"`
 	Attempts  int    `json:"attempts,omitempty"`
 	LastError string `json:"last_error,omitempty"`
+	// LastCode is the code of that error, FailedAt when it was.
+	LastCode j17.Code `json:"last_code,omitempty"`
+	FailedAt int64    `json:"failed_at,omitempty"`
 }
 
 // key is that of the row's item.

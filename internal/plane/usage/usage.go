@@ -98,6 +98,8 @@ type total struct {
 type counter struct {
 	// These came together since the last flush.
 	events, bytes, reads, requests atomic.Int64
+	// minutes are the events of the last hour.
+	minutes minutes
 
 	// The rest is guarded by Meter.flushing.
 	loaded bool
@@ -181,6 +183,7 @@ func (m *Meter) Loaded(t j17.Tenant, events, bytes int64) {
 	c := m.counter(t)
 	c.events.Add(events)
 	c.bytes.Add(bytes)
+	c.minutes.add(m.clock.Now(), events)
 }
 
 // flushInterval is how often counts are stored.

@@ -240,6 +240,43 @@ func (s *dueItems) firstDue(r reader, space store.Space, from, now int64) (at in
 	return 0, nil
 }
 
+// CountDue counts the due items of a tenant. See store.Store.
+func (s *dueItems) CountDue(_ context.Context, t j17.Tenant, space store.Space, before time.Time, limit int) (n int, first time.Time, err error) {
+	if strings.IndexByte(string(space), 0) >= 0 {
+		return 0, time.Time{}, nil
+	}
+	r, err := s.read(t)
+	if err != nil || r.tenant == 0 {
+		return 0, time.Time{}, err
+	}
+	defer r.close()
+	bounds := keyRange{appendDueTime(nil, r.tenant, space, 0), after(appendSpace(nil, r.tenant, kindDue, space))}
+	it, err := r.iterate(bounds.lower, bounds.upper)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	defer closeIter(it, &err, "due work")
+	now := s.clock.Now().UnixNano()
+	for it.First(); it.Valid() && n < limit; it.Next() {
+		_, item, _, err := getDue(&r.store.sealing, r.snapshot, r.tenant, space, it.Key())
+		if isDamage(err) || err == nil && !item.Live(now) {
+			continue
+		}
+		if err != nil {
+			return n, first, err
+		}
+		at := fromNanos(item.Due)
+		if first.IsZero() {
+			first = at
+		}
+		if !at.Before(before) {
+			break
+		}
+		n++
+	}
+	return n, first, nil
+}
+
 func isDamage(err error) bool {
 	_, damage := errors.AsType[*store.CorruptionError](err)
 	return damage

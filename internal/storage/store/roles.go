@@ -184,6 +184,10 @@ type Sides interface {
 	// DueTenants returns up to limit tenants that have due items in a space, the longest waiting ones first.
 	DueTenants(ctx context.Context, space Space, limit int) ([]j17.Tenant, error)
 
+	// CountDue returns how many live items of a space of one tenant are due before a moment, up to limit, and when the first item of all is due,
+	// the zero time for never. What it costs depends on limit. Items that are damaged do not count.
+	CountDue(ctx context.Context, t j17.Tenant, space Space, before time.Time, limit int) (n int, first time.Time, err error)
+
 	// AwaitDue blocks until a live item of a space is due before a moment, in whatever tenant; for the zero time until one has
 	// a due time at all.
 	AwaitDue(ctx context.Context, space Space, before time.Time) error

@@ -171,6 +171,11 @@ func (p *pair) NextDue(ctx context.Context, sp store.Space) (time.Time, error) {
 	return p.next().NextDue(ctx, sp)
 }
 
+// CountDue is part of store.Store.
+func (p *pair) CountDue(ctx context.Context, t j17.Tenant, sp store.Space, before time.Time, limit int) (int, time.Time, error) {
+	return p.next().CountDue(ctx, t, sp, before, limit)
+}
+
 // DueTenants is part of store.Store.
 func (p *pair) DueTenants(ctx context.Context, sp store.Space, limit int) ([]j17.Tenant, error) {
 	return p.next().DueTenants(ctx, sp, limit)

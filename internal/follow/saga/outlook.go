@@ -1,0 +1,52 @@
+package saga
+
+import (
+	"context"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/storage/store"
+)
+
+// maxQueued bounds the queued sagas that Load counts.
+const maxQueued = 1000
+
+// Load returns how many sagas of an environment run, and how many wait for room, of which it counts up to a thousand.
+func (s *Service) Load(ctx context.Context, t j17.Tenant) (running, queued int, err error) {
+	n, err := s.running(ctx, t)
+	if err != nil {
+		return 0, 0, store.UserError(err)
+	}
+	queued, err = s.store.Count(ctx, t, listSpace, store.Prefix(ofStatus+string(Queued)+"/"), maxQueued)
+	return int(n), queued, store.UserError(err)
+}
+
+// lookWork is the work of looking at a saga, which is to find and to decode it.
+const lookWork = 256
+
+// EachStuck passes the sagas of an environment that have failed or were given up, the newest first, until do reports false. Each is charged
+// to the budget, whose error it returns when that is used up.
+func (s *Service) EachStuck(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*Saga) bool) error {
+	var lists []*entries
+	for _, status := range []Status{Failed, DeadLettered} {
+		prefix := ofStatus + string(status) + "/"
+		lists = append(lists, &entries{service: s, tenant: t, prefix: prefix, keys: store.Prefix(prefix), page: entriesPage})
+	}
+	for {
+		id, err := next(ctx, lists)
+		if err != nil || id == "" {
+			return store.UserError(err)
+		}
+		if !b.Spend(lookWork) {
+			return b.Err()
+		}
+		g, err := s.load(ctx, t, id)
+		switch {
+		case isAbsent(err): // it has just expired
+		case err != nil:
+			return store.UserError(err)
+		case !g.Erased && !do(g):
+			return nil
+		}
+	}
+}

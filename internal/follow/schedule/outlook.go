@@ -1,0 +1,79 @@
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"j17"
+	"j17/internal/base/work"
+	"j17/internal/storage/store"
+)
+
+// Outlook is what is to come in an environment.
+type Outlook struct {
+	// Next is when the next event is due, the zero time for none.
+	Next time.Time
+	// Today is how many are due from now to the end of the day (UTC), Overdue how many should have come already. Neither is counted beyond
+	// MaxOutlook.
+	Today, Overdue int
+}
+
+// MaxOutlook bounds what an Outlook counts.
+const MaxOutlook = 1000
+
+// Outlook tells what is to come. What it costs does not depend on how many events are pending.
+func (s *Service) Outlook(ctx context.Context, t j17.Tenant) (o Outlook, err error) {
+	now := s.Clock.Now()
+	if o.Overdue, o.Next, err = s.Store.CountDue(ctx, t, Pending.space(), now, MaxOutlook); err != nil {
+		return o, store.UserError(err)
+	}
+	tomorrow := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	all, _, err := s.Store.CountDue(ctx, t, Pending.space(), tomorrow, MaxOutlook)
+	o.Today = all - min(all, o.Overdue)
+	return o, store.UserError(err)
+}
+
+// GivenUp is a dead letter.
+type GivenUp struct {
+	ID string
+	// AggregateType and Event are those of the event that could not be written, Code is why; "" where that was not kept.
+	AggregateType, Event string
+	Code                 j17.Code
+	// At is when it was tried last.
+	At time.Time
+}
+
+// lookWork is the work of looking at a dead letter, which is to find and to decode it.
+const lookWork = 64
+
+// EachGivenUp passes the dead letters of an environment, the latest scheduled ones first, until do reports false. Each is charged to the
+// budget, whose error it returns when that is used up.
+func (s *Service) EachGivenUp(ctx context.Context, t j17.Tenant, b *work.Budget, do func(*GivenUp) bool) error {
+	l := &list{Service: s, tenant: t, status: DeadLetter, keys: store.Range{Backward: true}, most: listPage}
+	for {
+		if err := l.fill(ctx); err != nil || len(l.items) == 0 {
+			return store.UserError(err)
+		}
+		item := l.items[0]
+		l.items = l.items[1:]
+		if !b.Spend(lookWork) {
+			return b.Err()
+		}
+		key, err := rowOf(item.Value)
+		if err != nil {
+			return store.UserError(err)
+		}
+		r, err := s.load(ctx, t, key)
+		if err != nil {
+			return store.UserError(err)
+		}
+		if r == nil {
+			continue // it was erased
+		}
+		g := GivenUp{ID: r.id, AggregateType: r.Type, Event: r.Event, Code: r.LastCode, At: time.Unix(cmp.Or(r.FailedAt, r.FireAt), 0).UTC()}
+		if !do(&g) {
+			return nil
+		}
+	}
+}
