@@ -213,6 +213,8 @@ type StateDifference struct {
 	Key     string        `json:"key"`
 	Length  uint64        `json:"length"`
 	Changes []ValueChange `json:"changes,omitempty"`
+	// Versions are the lengths at which the two states first and last differ, left out where finding out takes too much.
+	Versions []uint64 `json:"versions,omitempty"`
 	// More is how many changes are not shown.
 	More int `json:"more,omitempty"`
 	// Error says why there is no state under the new spec.

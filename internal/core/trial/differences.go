@@ -13,8 +13,8 @@ import (
 const (
 	// MaxAggregates is the number of aggregates that a dry run replays at most.
 	MaxAggregates = 1000
-	// maxDiffering is how many aggregates with another state a report shows, maxChanges how many changes of each.
-	maxDiffering = 100
+	// MaxDiffering is how many aggregates with another state a report shows, maxChanges how many changes of each.
+	MaxDiffering = 100
 	maxChanges   = 20
 	// maxShown is how many bytes of a text or of JSON a report shows.
 	maxShown = 512
@@ -43,7 +43,7 @@ func Fail(r *wire.Replay, d wire.StateDifference, why string) {
 }
 
 func show(r *wire.Replay, d wire.StateDifference) {
-	if len(r.Differences) < maxDiffering {
+	if len(r.Differences) < MaxDiffering {
 		r.Differences = append(r.Differences, d)
 	}
 }

@@ -48,6 +48,8 @@ type dryRun struct {
 	guarded map[string]map[string]*spec.EventType
 	budget  *work.Budget
 	asked   int64
+	// told is how many bytes of states were compared to find out since when they differ.
+	told int64
 }
 
 // replay compares the states of aggregates under the deployed spec and under another one, which makes changes.
@@ -157,6 +159,9 @@ func (d *dryRun) one(ctx context.Context, key j17.Key) error {
 	case failed && folds:
 		trial.Fail(&r.Replay, difference, why)
 	case folds:
+		if len(r.Differences) < trial.MaxDiffering && !value.Equal(was, is) {
+			difference.Versions = d.versions(ctx, key, length)
+		}
 		trial.Compare(&r.Replay, difference, was, is)
 	}
 	return nil

@@ -51,7 +51,10 @@ func TestDryRun(t *testing.T) {
 	if diff := cmp.Diff([]string{"note"}, replay.Types); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(wire.StateDifference{Key: "note:" + id(1), Length: 1, Changes: []wire.ValueChange{
+	if diff := cmp.Diff([]uint64{1, 2}, replay.Differences[0].Versions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wire.StateDifference{Key: "note:" + id(1), Length: 1, Versions: []uint64{1, 1}, Changes: []wire.ValueChange{
 		{Pointer: "/list/1", Change: "changed", Before: "2", After: "3"},
 		{Pointer: "/list/2", Change: "added", After: "4"},
 		{Pointer: "/a~1b~0c", Change: "changed", Before: `{"x":1}`, After: "null"},
