@@ -6,7 +6,7 @@ import { address } from './router.svelte';
 
 function typing(e: KeyboardEvent): boolean {
   const t = e.target as HTMLElement;
-  return t.isContentEditable || /^(TEXTAREA|SELECT)$/.test(t.tagName) || (t instanceof HTMLInputElement && !/^(range|radio|checkbox|button)$/.test(t.type));
+  return t.isContentEditable || /^(TEXTAREA|SELECT)$/.test(t.tagName) || (t instanceof HTMLInputElement && !t.readOnly && !/^(range|radio|checkbox|button)$/.test(t.type));
 }
 
 class Shortcuts {

@@ -90,24 +90,9 @@ export class History {
 
   private async fetch(first: number, count: number): Promise<void> {
     const path = environment.api(`${this.of}/changes${query({ from: first, count })}`);
-    try {
-      const r = await call<{ changes: VersionChanges[] } & object>(path, { signal: this.ended.signal });
-      for (const v of r.changes) this.versions.set(Number(v.length), v);
-    } catch (e) {
-      if (!(e instanceof ApiError) || e.status !== 404) throw e;
-      await this.plain();
-    }
+    const r = await call<{ changes: VersionChanges[] } & object>(path, { signal: this.ended.signal });
+    for (const v of r.changes) this.versions.set(Number(v.length), v);
     this.loaded++;
-  }
-
-  /** Loads the events alone, from a server that does not tell what they changed. */
-  private async plain(): Promise<void> {
-    let start: string | null = '';
-    for (let n = 1; start !== null; ) {
-      const r: { events: StoredEvent[]; next: string | null } = await call<{ events: StoredEvent[]; next: string | null } & object>(environment.api(`${this.of}/events${query({ start, count: 1000 })}`), { signal: this.ended.signal });
-      for (const event of r.events) this.versions.set(n, { length: n++, event, changes: [], more: -1 });
-      start = r.next;
-    }
   }
 
   /** The state after a number of events. */
