@@ -94,7 +94,7 @@ func walk(tb testing.TB, suffix string, each func(name, text string)) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "testdata" || name != "." && strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || name != "." && strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		case !d.IsDir() && strings.HasSuffix(name, suffix):
 			each(name, page(tb, name))
