@@ -24,7 +24,7 @@ func eventsCommand(e *env) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(eventsValidateCommand(e), eventsDryRunCommand(e))
+	cmd.AddCommand(eventsValidateCommand(e), eventsDryRunCommand(e), eventsTraceCommand(e))
 	cmd.AddCommand(eventsOnlineCommands(e)...)
 	return cmd
 }

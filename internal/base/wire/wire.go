@@ -395,3 +395,40 @@ type Injected struct {
 	// Imported is Stored under the name that all imports have.
 	Imported int `json:"imported"`
 }
+
+// Trace is the graph that an event belongs to.
+type Trace struct {
+	Nodes []TraceNode `json:"nodes"`
+	Edges []TraceEdge `json:"edges"`
+	// Truncated says that there is more than the 500 nodes that a graph may have.
+	Truncated bool `json:"truncated"`
+}
+
+// TraceNode is an event, or something that has to do with events. ID is a stream_id where Kind is event, and that of the scheduled event, saga or
+// delivery where it is one of these.
+type TraceNode struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	// At is when it happened, AtMs the same in Unix milliseconds: of what is scheduled it is when it is due.
+	At     string `json:"at"`
+	AtMs   int64  `json:"at_ms"`
+	Key    string `json:"key,omitempty"`
+	Type   string `json:"type,omitempty"`
+	Status string `json:"status,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// Steps are those of a saga.
+	Steps []TraceStep `json:"steps,omitempty"`
+}
+
+// TraceStep is how far a step of a saga is.
+type TraceStep struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+// TraceEdge leads from a cause to what it has caused.
+type TraceEdge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	How  string `json:"how"`
+}

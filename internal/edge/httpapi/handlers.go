@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"j17/internal/base/work"
+	"j17/internal/follow/trace"
 )
 
 // handlers answer requests. Each holds the services that it asks, and a request's call has what all of them need.
@@ -14,6 +15,7 @@ type handlers struct {
 	histories   historyHandlers
 	writes      writeHandlers
 	feeds       feedHandlers
+	traces      traceHandlers
 	places      placeHandlers
 	projections projectionHandlers
 	proofs      proofHandlers
@@ -44,12 +46,15 @@ type handlers struct {
 // newHandlers returns the handlers of an API.
 func newHandlers(o *Options) handlers {
 	return handlers{
-		server:      serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
-		documents:   documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
-		reads:       readHandlers{engine: o.Engine, registry: o.Registry},
-		histories:   historyHandlers{engine: o.Engine},
-		writes:      writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
-		feeds:       feedHandlers{engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command},
+		server:    serverHandlers{advance: o.AdvanceClock, restoringAny: o.RestoringAny, sign: o.Sign, store: o.Store},
+		documents: documentHandlers{engine: o.Engine, projections: o.Projections, documents: &documents{}},
+		reads:     readHandlers{engine: o.Engine, registry: o.Registry},
+		histories: historyHandlers{engine: o.Engine},
+		writes:    writeHandlers{await: o.AwaitWrite, engine: o.Engine, maxBatch: o.MaxBatchBytes, maxEvent: o.MaxEventBytes},
+		feeds:     feedHandlers{engine: o.Engine, registry: o.Registry, store: o.Store, tail: o.Tail, pageWork: work.Command},
+		traces: traceHandlers{
+			trace: trace.New(trace.Options{Store: o.Store, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners}), registry: o.Registry,
+		},
 		places:      placeHandlers{engine: o.Engine, places: o.Places},
 		projections: projectionHandlers{projections: o.Projections},
 		proofs:      proofHandlers{engine: o.Engine, logs: o.Logs, store: o.Store},

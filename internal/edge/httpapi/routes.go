@@ -78,7 +78,8 @@ func (a *API) routes() []route {
 		mounted(slices.Concat(
 			a.tombstones.routes(), a.audits.adminRoutes(), a.specs.adminRoutes(), a.derived.routes(),
 			a.blobs.routes(), a.debug.routes(), a.sagas.routes(), a.listeners.routes(), a.schedules.routes(),
-			a.reads.adminRoutes(), a.histories.routes(), a.feeds.adminRoutes(), a.attention.routes(), a.exports.routes(), a.imports.routes(), a.proofs.adminRoutes(), a.checkpoints.routes(),
+			a.reads.adminRoutes(), a.histories.routes(), a.feeds.adminRoutes(), a.traces.adminRoutes(),
+			a.attention.routes(), a.exports.routes(), a.imports.routes(), a.proofs.adminRoutes(), a.checkpoints.routes(),
 		)),
 		a.nodeRoutes(), mounted(a.backups.adminRoutes()), a.backups.routes(),
 	)

@@ -38,7 +38,7 @@ func (e *ending) follow(ctx context.Context, active bool) error {
 			side = claimedLane(next, e.o.at)
 			e.next = &job{at: e.j.at, delivery: next, due: side.Due, event: kept(found.event)}
 		}
-		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), on(e.rev, side))
+		e.sides = append(e.sides, put(deliverySpace, next.ID, next, time.Time{}), next.found(e.o.at), on(e.rev, side))
 		if found.changed {
 			e.sides = append(e.sides, note())
 		}

@@ -10,7 +10,7 @@ func (s *Service) Part() part.Part {
 	return part.Part{
 		Name: "listener",
 		Spaces: append(
-			part.Spaces(laneSpace, behindSpace, listSpace, failedSpace, replaySpace, noticeSpace),
+			part.Spaces(laneSpace, behindSpace, listSpace, failedSpace, eventSpace, replaySpace, noticeSpace),
 			part.Space{Declared: store.Declared{Space: stateSpace}, Sealed: part.Always, Open: withoutSecrets},
 			// What endpoints have answered.
 			part.Space{Declared: store.Declared{Space: logSpace, OfStreams: true}},

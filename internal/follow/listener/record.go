@@ -35,6 +35,8 @@ const (
 	// failedSpace has the ids of deliveries that have failed, under "<listener>/<position of the event>", until the event is
 	// delivered after all.
 	failedSpace store.Space = "listener.failed"
+	// eventSpace has the ids of deliveries behind the positions of their events.
+	eventSpace store.Space = "listener.events"
 	// replaySpace has the replays under way under "<listener>/<replay>". They are due for their next page.
 	replaySpace store.Space = "listener.replays"
 	// noticeSpace has by the name of a listener the notices that operators are still to receive. It is due at once.
@@ -43,7 +45,7 @@ const (
 
 // spaces returns the side spaces of deliveries.
 func spaces() []store.Space {
-	return []store.Space{stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, replaySpace, noticeSpace}
+	return []store.Space{stateSpace, laneSpace, behindSpace, deliverySpace, listSpace, logSpace, failedSpace, eventSpace, replaySpace, noticeSpace}
 }
 
 // Status is that of a listener.

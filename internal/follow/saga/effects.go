@@ -151,6 +151,7 @@ func (e *effects) answers(ctx context.Context, known map[string]bool) (err error
 				}
 			}
 			e.put(forget(ev.Key.String(), w.id)...)
+			e.put(causes(w.id, i))
 			e.put(store.Side{Op: store.Put, Space: workSpace, Key: w.id, Value: []byte(answer), Stamps: []int{i}, Due: e.at(e.Timestamp)})
 		}
 	}
@@ -352,6 +353,7 @@ func (e *effects) triggers(ctx context.Context) error {
 				return err
 			}
 			e.put(sides...)
+			e.put(causes(m.ID, i))
 		}
 	}
 

@@ -418,6 +418,9 @@ func save(g *Saga, stamps []int, at int64) ([]store.Side, error) {
 	for _, key := range g.listed(g.Status) {
 		sides = append(sides, store.Side{Op: store.Put, Space: listSpace, Key: key, Expires: row.Expires})
 	}
+	if g.Status == Completed {
+		sides = append(sides, g.forgetCauses(row.Expires)...)
+	}
 	return sides, nil
 }
 

@@ -113,6 +113,8 @@ const (
 	knownSpace store.Space = "saga.known"
 	// countSpace has one item, the number of running sagas.
 	countSpace store.Space = "saga.counts"
+	// causeSpace has the ids of sagas behind the positions of the events that have triggered or answered them.
+	causeSpace store.Space = "saga.causes"
 	// arrivalSpace holds the sagas that have to wait for room under their ids, as they come, queueSpace the same under the positions of
 	// their triggers. admissionSpace has one item while there are any, which is due when there may be room.
 	arrivalSpace   store.Space = "saga.arrivals"

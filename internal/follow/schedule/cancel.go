@@ -107,8 +107,12 @@ func (e *effects) cancel(ctx context.Context, on decider.Awaited, i int) error {
 		if err != nil {
 			return err
 		}
+		before := len(e.canceled)
 		if err := e.take(ctx, &items[n], w); err != nil {
 			return err
+		}
+		for _, id := range e.canceled[before:] {
+			e.sides = append(e.sides, e.endedBy(id, i)...)
 		}
 	}
 	if found <= most && contended == 0 {
@@ -213,8 +217,12 @@ func (s *Service) sweep(ctx context.Context, c *worker.Claim) error {
 				return err
 			}
 			if w.at.Compare(at) < 0 {
+				before := len(e.canceled)
 				if err := e.take(ctx, &items[i], w); err != nil {
 					return err
+				}
+				for _, id := range e.canceled[before:] {
+					e.sides = append(e.sides, s.endedAt(id, at)...)
 				}
 			}
 		}

@@ -119,7 +119,7 @@ func (e *effects) event(ctx context.Context, i int) error {
 		for _, n := range e.awaiting[on] {
 			if w := &e.own[n]; !w.over {
 				w.over = true
-				e.end(w)
+				e.end(w, i)
 			}
 		}
 		delete(e.awaiting, on)
@@ -182,7 +182,7 @@ func (e *effects) schedule(later *decider.Scheduled, n int) {
 }
 
 // end cancels an event that the command itself has scheduled.
-func (e *effects) end(w *own) {
+func (e *effects) end(w *own, i int) {
 	e.pending[w.row.by]--
 	e.canceled = append(e.canceled, w.row.id)
 	if e.tried {
@@ -192,6 +192,7 @@ func (e *effects) end(w *own) {
 	e.sides = append(e.sides, store.Side{
 		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
 	})
+	e.sides = append(e.sides, e.endedBy(w.row.id, i)...)
 }
 
 // sums adds what stays of the command's own scheduled events, and the numbers of pending ones.

@@ -11,7 +11,7 @@ func (s *Service) Part() part.Part {
 		Name: "schedule",
 		Spaces: append(
 			part.Spaces(
-				ids, counts, waiting, marks, watched,
+				ids, counts, waiting, marks, watched, enders, ended,
 				Pending.space(), Fired.space(), Canceled.space(), Refused.space(), DeadLetter.space(),
 			),
 			// A row has data of the aggregate that scheduled its event, and of the one that the event is for.

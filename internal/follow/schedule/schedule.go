@@ -73,6 +73,9 @@ const (
 	waiting store.Space = "scheduled.waiting"
 	// marks has the names of events that have cancelled more than their own commits took away, with the position of each.
 	marks store.Space = "scheduled.marks"
+	// enders has the ids of events that were cancelled behind the positions of those that have cancelled them, ended these positions under the ids.
+	enders store.Space = "scheduled.enders"
+	ended  store.Space = "scheduled.ended"
 	// watched has the types of events that have ever been waited for.
 	watched store.Space = "scheduled.watched"
 )

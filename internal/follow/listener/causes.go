@@ -1,0 +1,42 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"j17"
+	"j17/internal/storage/store"
+)
+
+// keepFound is for how long a delivery is found by its event: longer than one is mostly kept.
+const keepFound = keepFailed + keepDelivered
+
+// found is the write by which a delivery is found by its event.
+func (d *delivery) found(now time.Time) store.Side {
+	return store.Side{Op: store.Put, Space: eventSpace, Key: store.StampedKey(d.StreamID, "/"+d.ID), Expires: now.Add(keepFound)}
+}
+
+// OfEvents calls do with the deliveries of events at some positions, which are in their order, until it has enough.
+func (s *Service) OfEvents(ctx context.Context, t j17.Tenant, positions []j17.StreamID, do func(Delivery) (more bool)) error {
+	enough := errors.New("there are enough")
+	err := store.EachAt(ctx, s.o.Store, t, eventSpace, positions, func(_ j17.StreamID, it *store.Item) error {
+		_, id, _ := strings.Cut(it.Key, "/")
+		d, err := s.log.delivery(ctx, t, id)
+		if j17.CodeOf(err) == j17.CodeNotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !do(d.shown()) {
+			return enough
+		}
+		return nil
+	})
+	if errors.Is(err, enough) {
+		return nil
+	}
+	return store.UserError(err)
+}
