@@ -266,11 +266,12 @@ type Blame struct {
 	Truncated bool     `json:"truncated"`
 }
 
-// SpecChecked has all findings of a text that may become a spec.
+// SpecChecked has all findings of a text that may become a spec. Formatted is the text in the usual form, where that was asked for and it is JSON.
 type SpecChecked struct {
-	Valid    bool             `json:"valid"`
-	Errors   []j17.FieldError `json:"errors"`
-	Warnings []j17.FieldError `json:"warnings"`
+	Valid     bool             `json:"valid"`
+	Errors    []j17.FieldError `json:"errors"`
+	Warnings  []j17.FieldError `json:"warnings"`
+	Formatted string           `json:"formatted,omitempty"`
 }
 
 // SpecState is the state of an aggregate after a number of events.

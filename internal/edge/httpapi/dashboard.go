@@ -71,7 +71,7 @@ func (h *dashboardHandlers) serve(c *call, w http.ResponseWriter) error {
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self' 'nonce-"+nonce+"'; style-src 'self' 'nonce-"+nonce+
-		"'; img-src 'self'; font-src 'self'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "+
+		"'; img-src 'self' data:; font-src 'self'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "+
 		"require-trusted-types-for 'script'; trusted-types svelte-trusted-html")
 	c.write(w, http.StatusOK, []byte(h.files.Page(h.public, nonce)))
 	return nil

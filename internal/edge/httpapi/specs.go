@@ -76,8 +76,9 @@ func (h *specHandlers) adminRoutes() []route {
 			gives: wire.Differences{},
 		}},
 		{0, post, "spec/check", operator, view, "", h.checkSpec, operation{
-			id: "checkSpec", about: "Find all that is wrong with the text of a spec, without storing or replaying anything", body: file{typeJSON},
-			gives: wire.SpecChecked{},
+			id: "checkSpec", about: "Find all that is wrong with the text of a spec, without storing or replaying anything",
+			query: []parameter{{name: "format", kind: flag, about: "Whether to give the text in the form of 'j17 spec fmt' as well."}},
+			body:  file{typeJSON}, gives: wire.SpecChecked{},
 		}},
 		{0, post, "spec/states", operator, need{control.RightRead, instance}, "", h.specStates, operation{
 			id: "compareStates", about: "Get the state of an aggregate under the deployed spec and under another one",
@@ -223,6 +224,11 @@ func (h *specHandlers) checkSpec(c *call, w http.ResponseWriter) error {
 	checked, err := h.deploy.Check(c.request.Context(), []byte(body))
 	if err != nil {
 		return err
+	}
+	if c.query.isSet("format") {
+		if formatted, broken := spec.Format([]byte(body)); len(broken) == 0 {
+			checked.Formatted = string(formatted)
+		}
 	}
 	return c.answer(w, http.StatusOK, checked)
 }
