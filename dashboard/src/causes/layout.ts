@@ -131,7 +131,7 @@ export function layout(trace: Trace, folded: boolean): Layout {
   for (const n of nodes) {
     const before = beside.get(n.lane);
     if (before && n.x - before.x < 12 + 6.6 * Math.max(label(n.node).length, label(before.node).length) && n.shape !== 'bar') n.line = before.line === 0 ? 1 : 0;
-    n.left = n.x > width - 130;
+    n.left = n.x > width - 130 && n.x > 200;
     beside.set(n.lane, n);
   }
   return { lanes, nodes, edges, ticks, folds, width };
