@@ -33,7 +33,7 @@ TESTFLAGS ?=
 # How long all tests of one package may take. The longest takes a good third of it on two busy processors.
 TIMEOUT   ?= 20m
 # The acceptance suites that must pass whole.
-SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps
+SUITES    ?= tick data_plane implications control identity repairs workflows projections custody decisions gaps dashboard
 
 # One way to compile what runs, is checked, or is tested without the race detector, so that targets share what they have compiled. Tests
 # under the race detector cannot share it. Flags of one's own are kept.
@@ -99,8 +99,9 @@ dashboard-types: build ## write the types of the API's answers for the dashboard
 	bin/j17 openapi | node dashboard/types.mjs > dashboard/src/api/schema.ts.new && mv dashboard/src/api/schema.ts.new dashboard/src/api/schema.ts
 
 .PHONY: dashboard-check
-dashboard-check: ## check the types of the dashboard, run its tests, and see that the licences of what is bundled are known
+dashboard-check: ## check the types of the dashboard, run its tests, and see that dist is what its sources build to
 	@$(DASHBOARD_TOOLS) && npm run --silent check && npm run --silent test && npm run --silent build -- --outDir ../bin/dashboard --emptyOutDir --logLevel warn
+	@diff -rq dashboard/dist bin/dashboard || { echo 'dashboard/dist is not what its sources build to. Run "make dashboard" and commit it.' >&2; exit 1; }
 
 .PHONY: dist
 dist: ## build a release into dist/: archives for Linux and macOS, checksums, a bill of materials (PLATFORMS='linux/amd64')
@@ -205,7 +206,7 @@ acceptance: build ## run the black-box suites against bin/j17 (SUITES='tick data
 	elif ! command -v python3 >/dev/null; then \
 		echo 'The acceptance suites need python3, which is not installed. Install it and try again.' >&2; exit 1; \
 	else \
-		J17_BIN='$(CURDIR)/bin/j17' .ci/acceptance '$(J17_SHARED)/acceptance' $(SUITES); \
+		J17_AXE='$(wildcard $(CURDIR)/dashboard/node_modules/axe-core/axe.min.js)' J17_BIN='$(CURDIR)/bin/j17' .ci/acceptance '$(J17_SHARED)/acceptance' $(SUITES); \
 	fi
 
 # --- Check
@@ -214,7 +215,7 @@ acceptance: build ## run the black-box suites against bin/j17 (SUITES='tick data
 check: export J17_ALL_TOOLS := 1
 check: ## do all that CI does, in its order; a test whose tool is missing fails
 	@set -e; begin=$$(date +%s); \
-	for step in tools fmt-check vet lint build test acceptance; do \
+	for step in tools fmt-check vet lint dashboard-check build test acceptance; do \
 		printf '\n=== %s\n' "$$step"; \
 		start=$$(date +%s); \
 		$(MAKE) --no-print-directory "$$step" || { printf '\n=== FAILED: make %s\n' "$$step" >&2; exit 1; }; \

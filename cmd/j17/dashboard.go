@@ -119,7 +119,7 @@ func openBrowser(cmd *cobra.Command, link string) error {
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	}
-	if err := exec.CommandContext(cmd.Context(), program, link).Run(); err != nil {
+	if err := exec.CommandContext(cmd.Context(), program, link).Run(); err != nil { //nolint:gosec // one of two programs, and a link that the server has made
 		return errors.New("the browser could not be opened: " + err.Error() + ". Open the link yourself")
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +51,7 @@ from whichever event of the graph it is asked. A graph has 500 nodes at most.`,
 				cells = append(cells, append(line, "", ""))
 			}
 			for _, edge := range causes[n.ID] {
-				cells = append(cells, append(line[:len(line):len(line)], edge.How, edge.From))
+				cells = append(cells, append(slices.Clip(line), edge.How, edge.From))
 			}
 		}
 		if graph.Truncated {

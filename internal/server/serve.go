@@ -166,16 +166,6 @@ func (c *checks) containers(o *Options) {
 	}
 }
 
-// publicPath reports whether a path may stand in front of all others.
-func publicPath(p string) bool {
-	for part := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
-		if part == "" || part == "." || part == ".." || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
-			return false
-		}
-	}
-	return strings.HasPrefix(p, "/") && len(p) <= 200
-}
-
 func (c *checks) limits(o *Options) {
 	if n := o.ImplicationsMaxDepth; n < 0 || n > mostDepth {
 		c.add("implications-max-depth: %d is not between 1 and %d", n, mostDepth)

@@ -81,6 +81,7 @@ export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed
   ];
   if (nonce) extensions.push(EditorView.cspNonce.of(nonce));
   const view = new EditorView({ parent, state: EditorState.create({ doc: text, extensions }) });
+  view.scrollDOM.tabIndex = 0; // so that it scrolls by the keyboard where nothing may be typed
 
   function offset(line: number, column: number): number {
     const l = view.state.doc.line(Math.max(1, Math.min(line, view.state.doc.lines)));

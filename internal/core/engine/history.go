@@ -64,7 +64,7 @@ func (e *Engine) History(
 	// One event after the other.
 	ed := value.NewEditor()
 	replaying := sandbox.ForReplay(ctx)
-	last := min(head.Length, from+uint64(count)-1) //nolint:gosec // a count
+	last := min(head.Length, from+uint64(count)-1)
 	for ev, err := range e.store.ReadStream(ctx, t, key, from, last) {
 		if err != nil {
 			return 0, store.UserError(err)

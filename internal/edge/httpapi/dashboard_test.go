@@ -25,7 +25,7 @@ func TestPageOfTheDashboard(t *testing.T) {
 	policy := page.header.Get("Content-Security-Policy")
 	_, nonce, _ := strings.Cut(policy, "script-src 'self' 'nonce-")
 	nonce, _, _ = strings.Cut(nonce, "'")
-	want := "default-src 'none'; script-src 'self' 'nonce-" + nonce + "'; style-src 'self' 'nonce-" + nonce + "'; img-src 'self'; font-src 'self'; connect-src 'self'; " +
+	want := "default-src 'none'; script-src 'self' 'nonce-" + nonce + "'; style-src 'self' 'nonce-" + nonce + "'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 		"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
 	if page.status != 200 || policy != want || len(nonce) < 20 {
 		t.Errorf("%d %s", page.status, policy)

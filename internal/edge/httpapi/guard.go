@@ -230,7 +230,7 @@ func (g *guard) stillAllowed(c *call) bool {
 	case j17.Operator:
 		again := &call{api: c.api, request: c.request, control: c.control}
 		return g.authenticate(again, operator) == nil && g.may(c, c.instance, control.RightRead)
-	case j17.APIKey:
+	case j17.APIKey, j17.Anonymous:
 	}
 	again := &call{api: c.api, request: c.request}
 	if c.api.resolveHost(again, c.request.Host) != nil || again.tenant != c.tenant {

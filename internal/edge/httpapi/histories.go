@@ -50,7 +50,7 @@ func versions() []parameter {
 // changes is GET aggregates/{type}/{id}/changes.
 func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 	r := c.request
-	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions) //nolint:gosec // checked
+	from, count := uint64(c.query.number("from", 1)), c.query.number("count", maxVersions)
 	answer := wire.AggregateChanges{Changes: []wire.VersionChanges{}}
 	b := work.New(r.Context(), work.Command)
 	length, err := h.engine.History(r.Context(), c.tenant, r.PathValue("type"), r.PathValue("id"), from, count, b, func(m engine.Made) error {
@@ -78,13 +78,13 @@ func (h *historyHandlers) changes(c *call, w http.ResponseWriter) error {
 
 // madeBy returns the place of the operation that set what is at a pointer last.
 func madeBy(m *engine.Made, pointer string) string {
-	for i := len(m.Steps) - 1; i >= 0; i-- {
+	for i, step := range slices.Backward(m.Steps) {
 		before := m.Before
 		if i > 0 {
 			before = m.Steps[i-1].State
 		}
-		if !value.Equal(valueAt(before, pointer), valueAt(m.Steps[i].State, pointer)) {
-			return string(m.Steps[i].At)
+		if !value.Equal(valueAt(before, pointer), valueAt(step.State, pointer)) {
+			return string(step.At)
 		}
 	}
 	return ""
@@ -105,7 +105,7 @@ func valueAt(v value.Value, pointer string) value.Value {
 				return value.Value{}
 			}
 			v = v.Index(i)
-		default:
+		case value.Missing, value.Null, value.Bool, value.Number, value.String:
 			return value.Value{}
 		}
 	}
@@ -117,7 +117,7 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 	r := c.request
 	o := engine.LoadOptions{}
 	if _, ok := c.query["length"]; ok {
-		o.Length = new(uint64(c.query.number("length", 0))) //nolint:gosec // checked
+		o.Length = new(uint64(c.query.number("length", 0)))
 	}
 	typ, id := r.PathValue("type"), r.PathValue("id")
 	s, err := h.engine.Load(r.Context(), c.tenant, typ, id, o)
@@ -153,8 +153,8 @@ func (h *historyHandlers) blame(c *call, w http.ResponseWriter) error {
 			length uint64
 			id     string
 		}
-		set := map[int]at{}                                                                                               // leaves by their index, the newest version of the page
-		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error { //nolint:gosec // at most a page
+		set := map[int]at{} // leaves by their index, the newest version of the page
+		_, err := h.engine.History(r.Context(), c.tenant, typ, id, from, int(last-from+1), b, func(m engine.Made) error {
 			for i := range answer.Blame {
 				if answer.Blame[i].Length > 0 {
 					continue

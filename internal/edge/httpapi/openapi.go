@@ -450,6 +450,8 @@ func (p *parameter) schema() map[string]any {
 		return map[string]any{"type": "string", "pattern": `^[0-9]{13}-[0-9]+$`, "examples": []string{"1706789012345-0"}}
 	case positionOrZero:
 		return map[string]any{"type": "string", "pattern": `^(0|[0-9]{13}-[0-9]+)$`, "examples": []string{"0", "1706789012345-0"}}
+	case positionOrNow:
+		return map[string]any{"type": "string", "pattern": `^(now|[0-9]{13}-[0-9]+)$`, "examples": []string{"now", "1706789012345-0"}}
 	case agent:
 		return map[string]any{"type": "string", "pattern": "^[^:]+:.+$", "examples": []string{"user:global"}}
 	case uuidText:

@@ -241,7 +241,7 @@ func (h *specHandlers) specStates(c *call, w http.ResponseWriter) error {
 	}
 	var length *uint64
 	if _, ok := c.query["length"]; ok {
-		length = new(uint64(c.query.number("length", 0))) //nolint:gosec // checked
+		length = new(uint64(c.query.number("length", 0)))
 	}
 	body, err := c.readBody(w, maxSpecBody)
 	if err != nil {

@@ -1,1 +1,0 @@
-import{n as e,t}from"./index-DHXncHIh.js";import"./legacy-7pn9dlYj.js";var n=e(`<h1>Event</h1>`);function r(e){var r=n();t(e,r)}export{r as default};

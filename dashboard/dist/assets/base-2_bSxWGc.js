@@ -1,0 +1,1 @@
+var e=document.documentElement,t=e.dataset.base??`/ui/`,n=e.dataset.api??`/api/`,r=document.querySelector(`script[nonce]`)?.nonce??``;export{t as n,r,n as t};

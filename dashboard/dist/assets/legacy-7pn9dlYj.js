@@ -1,1 +1,0 @@
-import{r as e}from"./index-DHXncHIh.js";e();
