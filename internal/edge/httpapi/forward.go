@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"j17"
+	"j17/internal/base/panics"
 	"j17/internal/plane/control"
 )
 
@@ -103,6 +104,18 @@ func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, hand
 
 	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
 	defer cancel()
+	if strings.HasSuffix(plain, "/stream") { // has no end of its own: it ends when the server is about to stop, as one of its own does
+		go func() {
+			_ = panics.Caught(func() error {
+				select {
+				case <-c.api.draining:
+					cancel()
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		}()
+	}
 	proxy.ServeHTTP(w, c.request.WithContext(ctx))
 	operation, _ := errors.AsType[*net.OpError](failed)
 	switch {

@@ -192,7 +192,9 @@ func (e *effects) end(w *own, i int) {
 	e.sides = append(e.sides, store.Side{
 		Op: store.Put, Space: Canceled.space(), Key: suffix(w.row.N), Value: []byte(w.row.key()), Due: e.forgottenAt(), Stamps: []int{w.Cause}, StampKey: true,
 	})
-	e.sides = append(e.sides, e.endedBy(w.row.id, i)...)
+	if w.row.id != "" { // what is only tried has none
+		e.sides = append(e.sides, e.endedBy(w.row.id, i)...)
+	}
 }
 
 // sums adds what stays of the command's own scheduled events, and the numbers of pending ones.

@@ -256,8 +256,8 @@ func (g *generator) mergeable() value.Value {
 		return str(g.pick("object", "$.data", "$.data.o", "$.data.v", "@.o", "@.p", "$.state.p"))
 	case g.one(2):
 		return obj("$merge", value.ArrayValue(str(g.path()), g.object(1)))
-	case g.one(6):
-		return g.choice(g.object(1), str(g.pick("object", "$.data.o", "@.o")))
+	case g.one(6): // with an else: without one, a condition that never holds makes null, which does not compile here
+		return obj("$if", g.predicate(1), "then", g.object(1), "else", str(g.pick("object", "$.data.o", "@.o")))
 	default:
 		return g.object(2)
 	}
