@@ -17,6 +17,7 @@ import (
 	shapes "j17/internal/base/wire"
 	"j17/internal/core/part"
 	"j17/internal/core/worker"
+	"j17/internal/custody/attention"
 	"j17/internal/custody/backup"
 	"j17/internal/custody/scrub"
 	"j17/internal/derived/build"
@@ -26,6 +27,8 @@ import (
 	"j17/internal/follow/feed"
 	"j17/internal/follow/listener"
 	"j17/internal/follow/outbound"
+	"j17/internal/follow/saga"
+	"j17/internal/follow/schedule"
 	"j17/internal/lang/spec"
 	"j17/internal/plane/control"
 	"j17/internal/plane/deploy"
@@ -64,6 +67,13 @@ func provide(tb testing.TB) *provided {
 		p.indexed(o)
 		p.told(tb.Context(), o)
 		p.kept(tb, o, backups)
+		o.Schedule = schedule.New(schedule.Options{Store: st, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Execute: o.Engine.ExecuteInOrder})
+		o.Sagas = saga.New(saga.Options{Store: st, Engine: o.Engine, Specs: oneSpec{}, Clock: o.Clock, Logger: o.Logger, Worker: p.kit, Most: 3})
+		o.Attention = attention.New(tb.Context(), attention.Options{
+			Store: st, Engine: o.Engine, Registry: o.Registry, Deploy: o.Deploy, Usage: o.Usage, Schedule: o.Schedule, Sagas: o.Sagas, Listeners: o.Listeners,
+			Projections: o.Projections, Places: o.Places, Tagging: o.Tagging, Backups: o.Backups, Checkpoints: o.Checkpoints, Erasures: o.Erasures,
+			Scrub: o.Scrub, Disk: func() (free, total uint64, err error) { return 1 << 40, 1 << 41, nil }, Clock: o.Clock, Logger: o.Logger,
+		})
 	})
 	return p
 }
@@ -331,6 +341,26 @@ func TestOthersAreAnswered(t *testing.T) {
 			asked{200, "GET", "checkpoints/" + made.Checkpoint.ID, ""},
 			asked{200, "GET", "audit/keys", ""},
 			asked{201, "POST", "audit/keys/rotate", ""},
+		)
+	})
+}
+
+// TestOperatorsAreAnswered asks for what operators read of an environment, and for what goes on in it.
+func TestOperatorsAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := provide(t)
+		at := p.write(t, "global/was_written", `{"text":"read by an operator"}`)
+		all(t, func(tb testing.TB, method, target, body string) answer {
+			tb.Helper()
+			return p.ops(tb, method, target, body)
+		},
+			asked{200, "GET", "overview", ""},
+			asked{200, "GET", "attention", ""},
+			asked{200, "GET", "trace/" + at, ""},
+			asked{200, "GET", "audit/proof/inclusion?stream_id=" + at, ""},
+			asked{200, "GET", "audit/proof/consistency?from=1", ""},
+			asked{200, "HEAD", "events/stream", ""},
+			asked{200, "HEAD", "aggregates/note/global/events/stream", ""},
 		)
 	})
 }

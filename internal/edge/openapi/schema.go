@@ -106,6 +106,8 @@ func (b *Builder) members(t reflect.Type, typed map[string]any) (properties obje
 			if f.Type.Kind() == reflect.Pointer {
 				schema = orNull(schema)
 			}
+		} else if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Pointer {
+			schema = orNull(schema) // it may be left out, and it may be null
 		}
 		properties[member] = schema
 	}
