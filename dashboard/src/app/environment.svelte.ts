@@ -3,6 +3,7 @@
 import { call } from '../api/client';
 import type { Attention, Env, Instance, Right } from '../api/types';
 import { isObject, keys, type Json, type JsonObject } from '../data/json';
+import type { Page } from './pages';
 import { session } from './session.svelte';
 
 export const envs: Env[] = ['prod', 'staging', 'test'];
@@ -53,7 +54,11 @@ class Environment {
       this.spec = r.spec;
       this.version = r.deployment.version;
     } catch {
-      if (at === this.api('')) this.spec = null;
+      // It stays unknown, which is not the same as none, and is asked for again.
+      if (at !== this.api('') || this.spec !== undefined) return;
+      setTimeout(() => {
+        if (at === this.api('') && this.spec === undefined && session.operator) void this.loadSpec();
+      }, 5000);
     }
   }
 
@@ -76,6 +81,15 @@ class Environment {
 
   has(right: Right): boolean {
     return session.has(right, this.instance?.id ?? '');
+  }
+
+  /**
+   * Whether the navigation has a page: the role may see it, and the spec or its history have something to show there. What happened and what
+   * waits is shown from the first spec on: events of types that are in none any more are still there.
+   */
+  offers(page: Page): boolean {
+    if (!page.group || !this.has(page.right)) return false;
+    return !page.ofSpec || this.spec !== null || (page.name === 'attention' && (this.attention?.length ?? 0) > 0);
   }
 
   /** The aggregate types of the spec, in its order. */

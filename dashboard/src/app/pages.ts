@@ -15,6 +15,8 @@ export interface Page {
   icon?: string;
   /** The second key of its shortcut, behind g. */
   key?: string;
+  /** Whether there is nothing on it in an environment that never had a spec. */
+  ofSpec?: boolean;
 }
 
 // The cast is of components whose properties are the names in their paths.
@@ -22,12 +24,12 @@ const page = (load: () => Promise<unknown>) => load as Page['load'];
 
 export const pages: Page[] = [
   { name: 'overview', path: 'overview', title: 'Overview', right: 'read', group: 'Look', icon: 'home', key: 'o', load: page(() => import('../pages/Overview.svelte')) },
-  { name: 'events', path: 'events', title: 'Events', right: 'read', group: 'Look', icon: 'list', key: 'e', load: page(() => import('../pages/Events.svelte')) },
+  { name: 'events', path: 'events', title: 'Events', right: 'read', group: 'Look', icon: 'list', key: 'e', ofSpec: true, load: page(() => import('../pages/Events.svelte')) },
   { name: 'event', path: 'events/{position}', title: 'Event', right: 'read', load: page(() => import('../pages/Event.svelte')) },
-  { name: 'aggregates', path: 'aggregates', title: 'Aggregates', right: 'read', group: 'Look', icon: 'box', key: 'a', load: page(() => import('../pages/Aggregates.svelte')) },
+  { name: 'aggregates', path: 'aggregates', title: 'Aggregates', right: 'read', group: 'Look', icon: 'box', key: 'a', ofSpec: true, load: page(() => import('../pages/Aggregates.svelte')) },
   { name: 'type', path: 'aggregates/{type}', title: 'Aggregates', right: 'read', load: page(() => import('../pages/AggregateType.svelte')) },
   { name: 'aggregate', path: 'aggregates/{type}/{id}', title: 'Aggregate', right: 'read', load: page(() => import('../pages/Aggregate.svelte')) },
-  { name: 'attention', path: 'attention', title: 'Needs attention', right: 'inspect', group: 'Work', icon: 'warn', key: 'n', load: page(() => import('../pages/Attention.svelte')) },
+  { name: 'attention', path: 'attention', title: 'Needs attention', right: 'inspect', group: 'Work', icon: 'warn', key: 'n', ofSpec: true, load: page(() => import('../pages/Attention.svelte')) },
   { name: 'spec', path: 'spec', title: 'Spec', right: 'view', group: 'Change', icon: 'code', key: 's', load: page(() => import('../pages/Spec.svelte')) },
   { name: 'history', path: 'spec/history', title: 'Spec history', right: 'view', load: page(() => import('../pages/SpecHistory.svelte')) },
   { name: 'states', path: 'spec/states', title: 'Both states', right: 'read', load: page(() => import('../pages/SpecStates.svelte')) },

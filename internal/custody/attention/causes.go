@@ -167,7 +167,7 @@ const unknownCode = "unknown"
 func retriable() []string { return []string{"retry", "open"} }
 
 func scheduledThing(g *schedule.GivenUp) thing {
-	return thing{g.ID, causeOf(cmp.Or(string(g.Code), unknownCode), g.AggregateType+"."+g.Event), g.At, retriable()}
+	return thing{g.ID, causeOf(cmp.Or(string(g.Code), unknownCode), g.AggregateType+"."+g.Event), g.At, []string{"retry", "delete", "open"}}
 }
 
 func sagaThing(g *saga.Saga) thing {
