@@ -2,6 +2,15 @@
 
 import { base } from './base';
 
+/** A path without the escapes of an address; as it is, where they stand for no text. */
+function decoded(path: string): string {
+  try {
+    return decodeURI(path);
+  } catch {
+    return path;
+  }
+}
+
 class Address {
   /** The path below the dashboard's, without a slash in front. */
   path = $state('');
@@ -14,7 +23,7 @@ class Address {
   }
 
   private read() {
-    const path = decodeURI(location.pathname);
+    const path = decoded(location.pathname);
     this.path = path.startsWith(base) ? path.slice(base.length) : '';
     this.query = new URLSearchParams(location.search);
   }
