@@ -1,21 +1,30 @@
 // What was typed and is not deployed yet, kept in this browser for each environment.
 
+/** A draft, with the version that it was made of: hash '' and version 0 where none was deployed. */
+export interface Draft {
+  text: string;
+  hash: string;
+  version: number;
+}
+
 const key = (instance: string, env: string) => `j17.draft ${instance} ${env}`;
 
 /** The draft of an environment, null where there is none. */
-export function draft(instance: string, env: string): string | null {
+export function draft(instance: string, env: string): Draft | null {
   try {
-    return localStorage.getItem(key(instance, env));
+    const d = JSON.parse(localStorage.getItem(key(instance, env)) ?? 'null') as Partial<Draft> | null;
+    if (typeof d?.text !== 'string' || typeof d.hash !== 'string' || typeof d.version !== 'number') return null;
+    return { text: d.text, hash: d.hash, version: d.version };
   } catch {
-    return null; // storage is switched off
+    return null; // storage is switched off, or something else wrote there
   }
 }
 
-/** Keeps a draft, or drops it where the text is null. It reports whether the browser keeps it. */
-export function keepDraft(instance: string, env: string, text: string | null): boolean {
+/** Keeps a draft, or drops it where it is null. It reports whether the browser keeps it. */
+export function keepDraft(instance: string, env: string, d: Draft | null): boolean {
   try {
-    if (text === null) localStorage.removeItem(key(instance, env));
-    else localStorage.setItem(key(instance, env), text);
+    if (d === null) localStorage.removeItem(key(instance, env));
+    else localStorage.setItem(key(instance, env), JSON.stringify(d));
     return true;
   } catch {
     return false;

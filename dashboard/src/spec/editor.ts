@@ -5,11 +5,13 @@ import { json } from '@codemirror/lang-json';
 import { bracketMatching, HighlightStyle, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { setDiagnostics, type Diagnostic } from '@codemirror/lint';
 import { search, searchKeymap } from '@codemirror/search';
-import { EditorState, RangeSetBuilder, StateEffect, StateField, type Extension, type Text } from '@codemirror/state';
-import { Decoration, EditorView, highlightActiveLine, keymap, lineNumbers, type DecorationSet } from '@codemirror/view';
+import { EditorState, RangeSetBuilder, type RangeSet, StateEffect, StateField, type Extension, type Text } from '@codemirror/state';
+import { Decoration, EditorView, gutter, GutterMarker, highlightActiveLine, keymap, lineNumbers, type DecorationSet } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { nonce } from '../app/base';
 import type { Finding } from '../api/types';
+import { hunks, marks } from './lines';
+import { nearest } from './places';
 
 const colours = HighlightStyle.define([
   { tag: tags.propertyName, color: 'var(--json-key)' },
@@ -21,11 +23,15 @@ const colours = HighlightStyle.define([
 
 const looks = EditorView.theme({
   '&': { backgroundColor: 'var(--surface)', color: 'var(--ink)', height: '100%', fontSize: '12.5px' },
+  '&.cm-focused': { outline: 'var(--focus)', outlineOffset: '-2px' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '20px', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },
   '.cm-gutters': { backgroundColor: 'var(--surface)', color: 'var(--ink-3)', border: '0' },
   '.cm-activeLine': { backgroundColor: 'var(--sunken)' },
   '.cm-changed': { backgroundColor: 'var(--added-soft)' },
+  '.cm-signs': { width: '14px', textAlign: 'center', fontWeight: '600', cursor: 'default' },
+  '.cm-added': { color: 'var(--added)', backgroundColor: 'var(--added-soft)' },
+  '.cm-gone': { color: 'var(--removed)' },
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '.cm-selectionBackground, &.cm-focused .cm-selectionBackground': { backgroundColor: 'var(--selected) !important' },
   '.cm-panels': { backgroundColor: 'var(--raised)', color: 'var(--ink)' },
@@ -34,49 +40,87 @@ const looks = EditorView.theme({
 
 // --- Lines that differ from the deployed text
 
-const setBase = StateEffect.define<string>();
+const setBase = StateEffect.define<string[] | null>();
 
-/** Marks the lines that the deployed text has not, wherever it has them. */
-function mark(doc: Text, base: string): DecorationSet {
-  const known = new Map<string, number>();
-  for (const line of base.split('\n')) known.set(line, (known.get(line) ?? 0) + 1);
-  const b = new RangeSetBuilder<Decoration>();
-  for (let n = 1; n <= doc.lines; n++) {
-    const line = doc.line(n);
-    const left = known.get(line.text) ?? 0;
-    if (left > 0) known.set(line.text, left - 1);
-    else if (base !== '') b.add(line.from, line.from, Decoration.line({ class: 'cm-changed' }));
+class Sign extends GutterMarker {
+  constructor(
+    readonly sign: string,
+    readonly about: string,
+    override readonly elementClass: string,
+  ) {
+    super();
   }
-  return b.finish();
+  override toDOM() {
+    const e = document.createElement('span');
+    e.textContent = this.sign;
+    e.title = this.about;
+    return e;
+  }
+}
+const added = new Sign('+', 'This line is not deployed.', 'cm-added');
+const gone = new Sign('−', 'Before this line, lines of the deployed spec are gone.', 'cm-gone');
+
+interface Changed {
+  base: string[] | null;
+  lines: DecorationSet;
+  signs: RangeSet<GutterMarker>;
+  count: number;
 }
 
-const changed = StateField.define<{ base: string; marks: DecorationSet }>({
-  create: () => ({ base: '', marks: Decoration.none }),
+/** Marks the lines that the deployed text has not, and those before which it has others. */
+function mark(doc: Text, base: string[] | null): Changed {
+  const lines = new RangeSetBuilder<Decoration>();
+  const signs = new RangeSetBuilder<GutterMarker>();
+  const found = base === null ? { added: [], gone: [], count: 0 } : marks(base, doc.toString().split('\n'));
+  for (const n of found.added) {
+    const { from } = doc.line(n + 1);
+    lines.add(from, from, Decoration.line({ class: 'cm-changed' }));
+  }
+  const all = [...found.added.map((n) => [n, added] as const), ...found.gone.map((n) => [n, gone] as const)].sort((a, b) => a[0] - b[0]);
+  for (const [n, sign] of all) {
+    const { from } = doc.line(n + 1);
+    signs.add(from, from, sign);
+  }
+  return { base, lines: lines.finish(), signs: signs.finish(), count: found.count };
+}
+
+const changed = StateField.define<Changed>({
+  create: (s) => mark(s.doc, null),
   update(v, tr) {
     let base = v.base;
     for (const e of tr.effects) if (e.is(setBase)) base = e.value;
-    return base !== v.base || tr.docChanged ? { base, marks: mark(tr.state.doc, base) } : v;
+    return base !== v.base || tr.docChanged ? mark(tr.state.doc, base) : v;
   },
-  provide: (f) => EditorView.decorations.from(f, (v) => v.marks),
+  provide: (f) => [
+    EditorView.decorations.from(f, (v) => v.lines),
+    gutter({ class: 'cm-signs', markers: (view) => view.state.field(f).signs, initialSpacer: () => added }),
+  ],
 });
 
 export interface Editor {
   text(): string;
   replace(text: string): void;
-  base(text: string): void;
+  /** Sets the deployed text, null where there is none. */
+  base(text: string | null): void;
+  /** How many lines differ from it. */
+  changed(): number;
   show(findings: Finding[], warnings: Finding[]): void;
   jump(line: number, column: number): void;
+  /** Moves the cursor to where a JSON pointer leads. */
+  point(pointer: string): void;
   destroy(): void;
 }
 
-/** Puts an editor into an element. Every change of the text is told. */
-export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed: (text: string) => void): Editor {
+/** Puts an editor into an element. Every change of the text is told, and every place to which the cursor moves. */
+export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed: (text: string) => void, moved: (text: string, offset: number) => void): Editor {
   const extensions: Extension[] = [
-    lineNumbers(), history(), bracketMatching(), highlightActiveLine(), search({ top: true }), json(), indentUnit.of('  '), changed,
+    changed, lineNumbers(), history(), bracketMatching(), highlightActiveLine(), search({ top: true }), json(), indentUnit.of('  '),
     syntaxHighlighting(colours), looks, EditorState.readOnly.of(readOnly), EditorView.contentAttributes.of({ 'aria-label': 'Spec', spellcheck: 'false' }),
     keymap.of([...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
     EditorView.updateListener.of((u) => {
-      if (u.docChanged) typed(u.state.doc.toString());
+      const now = u.docChanged || u.selectionSet ? u.state.doc.toString() : '';
+      if (u.docChanged) typed(now);
+      if (u.docChanged || u.selectionSet) moved(now, u.state.selection.main.head);
     }),
   ];
   if (nonce) extensions.push(EditorView.cspNonce.of(nonce));
@@ -88,14 +132,28 @@ export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed
     return Math.min(l.to, l.from + Math.max(0, column - 1));
   }
 
+  function go(at: number) {
+    view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
+    view.focus();
+  }
+
   return {
     text: () => view.state.doc.toString(),
     replace(t) {
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: t } });
+      // Only the lines that differ, so that the cursor stays where it is.
+      const doc = view.state.doc;
+      const lines = t.split('\n');
+      const changes = hunks(doc.toString().split('\n'), lines).map((h) => {
+        const put = lines.slice(h.c, h.d);
+        if (h.b < doc.lines) return { from: doc.line(h.a + 1).from, to: doc.line(h.b + 1).from, insert: put.map((l) => `${l}\n`).join('') };
+        return { from: h.a > 0 ? doc.line(h.a).to : 0, to: doc.length, insert: (h.a > 0 && put.length > 0 ? '\n' : '') + put.join('\n') };
+      });
+      view.dispatch({ changes });
     },
     base(t) {
-      view.dispatch({ effects: setBase.of(t) });
+      view.dispatch({ effects: setBase.of(t === null ? null : t.split('\n')) });
     },
+    changed: () => view.state.field(changed).count,
     show(errors, warnings) {
       const all: Diagnostic[] = [];
       for (const [findings, severity] of [[errors, 'error'], [warnings, 'warning']] as const) {
@@ -106,11 +164,8 @@ export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed
       }
       view.dispatch(setDiagnostics(view.state, all));
     },
-    jump(line, column) {
-      const at = offset(line, column);
-      view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
-      view.focus();
-    },
+    jump: (line, column) => go(offset(line, column)),
+    point: (pointer) => go(nearest(view.state.doc.toString(), pointer)),
     destroy: () => view.destroy(),
   };
 }
