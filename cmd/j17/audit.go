@@ -15,7 +15,7 @@ import (
 )
 
 func auditLogCommand(e *env) *cobra.Command {
-	return group("audit", "Who has done what on a server, and whether data are what was stored", auditListCommand(e), auditExportCommand(e), auditKeysCommand(e), auditVerifyCommand(e))
+	return group("audit", "Who has done what on a server, and whether data are what was stored", auditListCommand(e), auditExportCommand(e), auditKeysCommand(e), auditCheckpointCommand(e), auditProofCommand(e), auditVerifyCommand(e))
 }
 
 // auditFilter selects records of the audit log.

@@ -389,7 +389,7 @@ func until(at, position string) (server.Until, error) {
 		}
 	}
 	if at != "" {
-		seconds, err := parseTime(clock.System{}.Now(), at)
+		seconds, err := parseTime(clock.System{}.Now(), "--at", at)
 		if err != nil {
 			return u, usageError{err}
 		}

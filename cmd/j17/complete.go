@@ -58,7 +58,7 @@ func takesNoFiles(cmd *cobra.Command) bool {
 	if len(words) < 3 {
 		return false
 	}
-	return slices.Contains([]string{"audit", "checkpoint", "instances", "keys", "listener", "operators", "projection", "saga", "scheduled", "tombstone"}, words[1]) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
+	return slices.Contains([]string{"aggregates", "audit", "checkpoint", "instances", "keys", "listener", "operators", "projection", "saga", "scheduled", "tombstone"}, words[1]) && cmd.CommandPath() != "j17 audit verify" || words[1] == "blobs" && words[2] != "put" || cmd.Name() == "export"
 }
 
 // completeKeys completes the aggregate of a command and, where the command takes one, an event type after it, from the spec

@@ -24,7 +24,7 @@ func eventsCommand(e *env) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(eventsValidateCommand(e), eventsDryRunCommand(e), eventsTraceCommand(e))
+	cmd.AddCommand(eventsValidateCommand(e), eventsDryRunCommand(e), eventsShowCommand(e), eventsTraceCommand(e))
 	cmd.AddCommand(eventsOnlineCommands(e)...)
 	return cmd
 }
@@ -96,7 +96,7 @@ nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var now *int64
 			if cmd.Flags().Changed("at") {
-				seconds, err := parseTime(clock.System{}.Now(), at)
+				seconds, err := parseTime(clock.System{}.Now(), "--at", at)
 				if err != nil {
 					return usageError{err}
 				}

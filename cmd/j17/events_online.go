@@ -252,13 +252,13 @@ what "j17 events send" reads.`,
 			return usageError{errors.New("--count must be 1 or more; --all prints all events")}
 		}
 
-		c, err := e.connect(r)
+		c, err := e.reader(cmd, r)
 		if err != nil {
 			return err
 		}
 		out := bufio.NewWriter(e.out)
-		err = writeEvents(out, c.Events(cmd.Context(), key, start, count), asJSON)
-		return interrupted(cmd.Context(), errors.Join(err, out.Flush()))
+		err = c.explained(cmd.Context(), writeEvents(out, c.Events(cmd.Context(), key, start, count), asJSON))
+		return errors.Join(err, out.Flush())
 	}
 	return cmd
 }

@@ -12,7 +12,7 @@ import (
 func eventsTraceCommand(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "trace STREAM_ID", Short: "Show what has caused an event, and what it has caused", Args: exactly("STREAM_ID"),
+		Use: "trace STREAM_ID", Short: "Show what has caused an event, and what it has caused", Args: exactly("STREAM_ID"), ValidArgsFunction: cobra.NoFileCompletions,
 		Long: `Print the graph that an event belongs to, a line for each cause and what it has led to: events that imply others, scheduled events with what
 has fired or cancelled them, sagas with what triggered them, what they wrote and what answered them, what was refused, and deliveries. It is the same
 from whichever event of the graph it is asked. A graph has 500 nodes at most.`,

@@ -203,7 +203,7 @@ func rootCommand(e *env) *cobra.Command {
 	// Commands, in the order in which help shows them.
 	root.AddCommand(devCommand(e), specCommand(e), handlerCommand(e), eventsCommand(e), dataCommand(e), stateCommand(e), versionCommand(e))
 	root.AddCommand(docsCommand(e), mcpCommand(e), wasmCommand(e), openAPICommand(e))
-	root.AddCommand(loginCommand(e), logoutCommand(e), whoamiCommand(e), contextsCommand(e), instancesCommand(e), keysCommand(e), operatorsCommand(e), dashboardCommand(e), sessionsCommand(e), auditLogCommand(e), backupsCommand(e), blobsCommand(e), projectionsCommand(e), placesCommand(e), listenersCommand(e), sagasCommand(e), scheduledCommand(e), overviewCommand(e), attentionCommand(e), tombstonesCommand(e), listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e))
+	root.AddCommand(loginCommand(e), logoutCommand(e), whoamiCommand(e), contextsCommand(e), instancesCommand(e), keysCommand(e), operatorsCommand(e), dashboardCommand(e), sessionsCommand(e), auditLogCommand(e), backupsCommand(e), blobsCommand(e), projectionsCommand(e), placesCommand(e), listenersCommand(e), sagasCommand(e), scheduledCommand(e), overviewCommand(e), attentionCommand(e), aggregatesCommand(e), tombstonesCommand(e), listenCommand(e), checkpointsCommand(e), scrubCommand(e), testCommand(e))
 	root.AddCommand(serveCommand(e), healthCommand(e))
 	completeFlags(e, root)
 	// Of the commands that cobra adds, these two take any argument for one that asks for help.

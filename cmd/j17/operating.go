@@ -279,6 +279,8 @@ func inCommands(e *env, err error) error {
 	words := []string{
 		"GET /api/instances/{id}/keys lists them", "'j17 keys list' lists them",
 		"GET /api/instances lists them", "'j17 instances list' lists them",
+		"GET events lists those that there are", "'j17 events tail --before now' lists the newest ones",
+		"GET /_audit/checkpoint tells how large it is", "'j17 audit checkpoint' tells how large it is",
 		"GET tombstones lists them", "'j17 tombstone list' lists them",
 		"POST /_admin/blobs", "j17 blobs put FILE", "POST /api/login", "j17 login",
 		`ask with "again": true`, "ask with --again", "Wait, or force it", "Wait, or execute it with --force", `"force": true`, "--force",
@@ -523,6 +525,32 @@ func (o *operating) opsCall(ctx context.Context, method string, body any, more .
 	var raw json.RawMessage
 	err = o.call(ctx, method, path, nil, body, &raw)
 	return raw, err
+}
+
+// opsRead reads below the environment that the command is about.
+func (o *operating) opsRead(ctx context.Context, query url.Values, more ...string) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, more...)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.call(ctx, http.MethodGet, path, query, nil, &raw)
+	return raw, err
+}
+
+// opsAsk sends a spec, the text of a file, below the environment that the command is about, to a route that answers and changes nothing. The
+// findings of a refusal are shown at their places in the file.
+func (o *operating) opsAsk(ctx context.Context, query url.Values, name string, source []byte, more ...string) (json.RawMessage, error) {
+	path, err := o.opsPath(ctx, more...)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = o.Call(ctx, client.Request{
+		Method: http.MethodPost, Path: append([]string{"api"}, path...), Query: query, Body: source, Repeatable: true,
+	}, &raw)
+	o.showRefusal(err, name, source)
+	return raw, o.explained(ctx, err)
 }
 
 // verb is a command about one thing of an environment, whose id or name is its argument: a request, and how its answer is printed.

@@ -47,7 +47,7 @@ Exit code 6: there is no such projection, or no such aggregate.`,
 			o.Params[name] = v
 		}
 		if f.Changed("at") {
-			seconds, err := parseTime(clock.System{}.Now(), at)
+			seconds, err := parseTime(clock.System{}.Now(), "--at", at)
 			if err != nil {
 				return usageError{err}
 			}

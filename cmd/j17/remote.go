@@ -146,6 +146,11 @@ func (e *env) connection(r *remote) (*connection, error) {
 	return s, s.credentials(e, r, kept)
 }
 
+// noKey is the error of a command for which there is no API key.
+type noKey struct{ error }
+
+func (e noKey) Unwrap() error { return e.error }
+
 // notYet is the error of a connection that a development server will make possible when it is started.
 type notYet struct{ error }
 
@@ -335,7 +340,7 @@ func (s *connection) target() (target, error) {
 		t.key = s.key.value
 	}
 	if t.key == "" {
-		err := usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}
+		err := noKey{usageError{fmt.Errorf("there is no API key for %s: pass --key, set J17_KEY or J17_KEY_FILE, make one with 'j17 keys create --save', or run this in the folder in which 'j17 dev' runs (or name its data folder with --data)", t.url)}}
 		if local(u.Hostname()) {
 			return target{}, notYet{err}
 		}
@@ -511,12 +516,9 @@ func (e *env) reach(r *remote) (*client.Client, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := client.New(client.Options{
-		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
-		Retrying: e.retrying(clock.System{}), Advice: s.aboutKey,
-	})
+	c, err := e.clientOf(s, t)
 	if err != nil {
-		return nil, "", usageError{err}
+		return nil, "", err
 	}
 	if s.ofFolder() {
 		return c, "", nil
@@ -527,6 +529,18 @@ func (e *env) reach(r *remote) (*client.Client, string, error) {
 		return nil, "", err
 	}
 	return c, fmt.Sprintf("%s of %s", environmentOf(u.Hostname(), want), c.URL()), nil
+}
+
+// clientOf returns a client with an API key for an environment.
+func (e *env) clientOf(s *connection, t target) (*client.Client, error) {
+	c, err := client.New(client.Options{
+		URL: t.url, Host: t.host, Key: t.key, RootCAs: t.roots, Clock: clock.System{},
+		Retrying: e.retrying(clock.System{}), Advice: s.aboutKey,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
 }
 
 // ofFolder reports whether the connection leads to the development server of the data folder.

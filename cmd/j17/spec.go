@@ -22,14 +22,14 @@ func specCommand(e *env) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(specValidateCommand(e), specFmtCommand(e), specDiffCommand(e), specNewCommand(e), specTypesCommand(e))
-	cmd.AddCommand(specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e), specTagsCommand(e))
+	cmd.AddCommand(specDeployCommand(e), specPromoteCommand(e), specRollbackCommand(e), specHistoryCommand(e), specShowCommand(e), specTagsCommand(e), specCheckCommand(e), specStatesCommand(e))
 	return cmd
 }
 
 func specValidateCommand(e *env) *cobra.Command {
 	var asJSON, strict bool
 	cmd := &cobra.Command{
-		Use: "validate FILE...", SuggestFor: []string{"check", "lint", "verify"},
+		Use: "validate FILE...", SuggestFor: []string{"lint", "verify"},
 		Short: "Check specs and report everything that is wrong with them",
 		Long: `Check specs as a deploy would and report all findings at once, each with its place. A FILE may be - for standard input. With --json
 there is one line for each file.

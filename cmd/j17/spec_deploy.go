@@ -345,13 +345,19 @@ func (o *operating) send(ctx context.Context, q deployRequest, query url.Values,
 		err := o.Call(ctx, client.Request{
 			Method: http.MethodPost, Path: append([]string{"api"}, q.path...), Query: query, Body: q.body, IfMatch: q.current,
 		}, into)
-		refused, ok := errors.AsType[*client.Error](err)
-		if ok && q.name != "" && len(refused.Problem.Errors) > 0 && !o.env.machine {
-			o.env.show(q.name, q.source, q.findings(refused.Problem.Errors, diag.Error))
-			refused.Problem.Errors = nil // shown
-		}
+		o.showRefusal(err, q.name, q.source)
 		return err
 	})
+}
+
+// showRefusal shows the findings of a refusal at their places in a file, where there is one.
+func (o *operating) showRefusal(err error, name string, source []byte) {
+	refused, ok := errors.AsType[*client.Error](err)
+	if ok && name != "" && len(refused.Problem.Errors) > 0 && !o.env.machine {
+		q := deployRequest{source: source}
+		o.env.show(name, source, q.findings(refused.Problem.Errors, diag.Error))
+		refused.Problem.Errors = nil // shown
+	}
 }
 
 // findings puts what the server says about a spec into its places in the file here.

@@ -61,7 +61,7 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 			return usageError{errors.New("--at and --length exclude each other")}
 		}
 		if f.Changed("at") {
-			seconds, err := parseTime(clock.System{}.Now(), at)
+			seconds, err := parseTime(clock.System{}.Now(), "--at", at)
 			if err != nil {
 				return usageError{err}
 			}
@@ -71,13 +71,13 @@ Exit code 6: the aggregate has no events, or had none yet at the time or length 
 			o.Length = &length
 		}
 
-		c, err := e.connect(r)
+		c, err := e.reader(cmd, r)
 		if err != nil {
 			return err
 		}
 		s, err := c.State(cmd.Context(), key, o)
 		if err != nil {
-			return interrupted(cmd.Context(), err)
+			return c.explained(cmd.Context(), err)
 		}
 		return printState(e, s, asJSON)
 	}
@@ -102,14 +102,14 @@ func printState(e *env, s client.State, asJSON bool) error {
 }
 
 // parseTime reads Unix seconds, RFC 3339, a day, which is its beginning in UTC, or how long before now. A state is that of the
-// end of the second, so fractions are left out.
-func parseTime(now time.Time, s string) (int64, error) {
+// end of the second, so fractions are left out. flag is what the time was given with.
+func parseTime(now time.Time, flag, s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
 		if n < 0 {
-			return 0, fmt.Errorf("--at cannot be %d: no state is older than 1970, from which on Unix seconds are counted", n)
+			return 0, fmt.Errorf("%s cannot be %d: no state is older than 1970, from which on Unix seconds are counted", flag, n)
 		}
 		if wire.LooksLikeMilliseconds(n) {
-			return 0, fmt.Errorf("--at %d looks like milliseconds: give Unix seconds, such as %d", n, n/1000)
+			return 0, fmt.Errorf("%s %d looks like milliseconds: give Unix seconds, such as %d", flag, n, n/1000)
 		}
 		return n, nil
 	}
@@ -119,15 +119,15 @@ func parseTime(now time.Time, s string) (int64, error) {
 	}
 	if ago, agoErr := time.ParseDuration(s); err != nil && agoErr == nil {
 		if ago < 0 {
-			return 0, fmt.Errorf("--at cannot be %s: it says how long ago, as in 10m", s)
+			return 0, fmt.Errorf("%s cannot be %s: it says how long ago, as in 10m", flag, s)
 		}
 		t, err = now.Add(-ago), nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("--at %q is no time: give RFC 3339, such as 2026-01-31T12:00:00Z, a day, such as 2026-01-31, how long ago, such as 10m, or Unix seconds", s)
+		return 0, fmt.Errorf("%s %q is no time: give RFC 3339, such as 2026-01-31T12:00:00Z, a day, such as 2026-01-31, how long ago, such as 10m, or Unix seconds", flag, s)
 	}
 	if t.Unix() < 0 {
-		return 0, fmt.Errorf("--at cannot be %s: no state is older than 1970", s)
+		return 0, fmt.Errorf("%s cannot be %s: no state is older than 1970", flag, s)
 	}
 	return t.Unix(), nil
 }

@@ -67,6 +67,8 @@ type Client struct {
 	node  atomic.Pointer[place]
 	// answered is true once there was a reply.
 	answered atomic.Bool
+	// administration is where an operator reads the environment, nil for the paths of API keys.
+	administration []string
 }
 
 // place is an address that requests go to.
@@ -335,7 +337,7 @@ func (c *Client) State(ctx context.Context, key j17.Key, o StateOptions) (State,
 	var m struct {
 		Length uint64 `json:"length"`
 	}
-	if err := c.get(ctx, []string{key.Type, key.ID}, q, &b, func() error {
+	if err := c.get(ctx, c.route(key.Type, key.ID), q, &b, func() error {
 		return errors.Join(needs(b.Data != nil, "data"), json.Unmarshal(b.Metadata, &m))
 	}); err != nil {
 		return State{}, err
@@ -469,7 +471,10 @@ func (c *Client) Length(ctx context.Context, key j17.Key) (uint64, error) {
 	var b struct {
 		Length *uint64 `json:"length"`
 	}
-	err := c.get(ctx, []string{key.Type, key.ID, "length"}, nil, &b, func() error { return needs(b.Length != nil, "length") })
+	if err := keptType(key.Type); err != nil {
+		return 0, err
+	}
+	err := c.get(ctx, c.route(key.Type, key.ID, "length"), nil, &b, func() error { return needs(b.Length != nil, "length") })
 	if err != nil {
 		return 0, err
 	}
@@ -497,7 +502,7 @@ func (c *Client) Events(ctx context.Context, key j17.Key, start string, count ui
 				Events []json.RawMessage `json:"events"`
 				Next   json.RawMessage   `json:"next"`
 			}
-			if err := c.get(ctx, []string{key.Type, key.ID, "events"}, pageQuery(start, size), &page, func() error {
+			if err := c.get(ctx, c.route(key.Type, key.ID, "events"), pageQuery(start, size), &page, func() error {
 				return errors.Join(needs(page.Events != nil, "events"), needs(page.Next != nil, "next"))
 			}); err != nil {
 				yield(nil, err)

@@ -29,6 +29,8 @@ type FeedFilter struct {
 	Actor, Target *j17.Agent
 	// Correlation is a correlation id, a UUID.
 	Correlation string
+	// Since is a time in Unix seconds or as RFC 3339: events before it are not meant. It counts where reading does not begin at a position.
+	Since string
 }
 
 func (f *FeedFilter) query() url.Values {
@@ -43,6 +45,7 @@ func (f *FeedFilter) query() url.Values {
 	set("types", wire.JoinList(f.Types))
 	set("tags", wire.JoinList(f.Tags))
 	set("correlation", f.Correlation)
+	set("since", f.Since)
 	if f.Actor != nil {
 		set("actor", j17.Key(*f.Actor).String())
 	}
@@ -66,13 +69,32 @@ func (c *Client) Feed(ctx context.Context, f FeedFilter, after string, count uin
 	q := f.query()
 	q.Set("count", strconv.FormatUint(count, 10))
 	if after != "" {
-		q.Set("after", after)
+		beginAfter(q, after)
 	}
+	return c.feedPage(ctx, q)
+}
+
+// FeedBefore reads up to count events of the environment before a position, the newest first; "now" stands for the end. Next of the page is the
+// position of the page behind it.
+func (c *Client) FeedBefore(ctx context.Context, f FeedFilter, before string, count uint64) (FeedPage, error) {
+	q := f.query()
+	q.Set("count", strconv.FormatUint(count, 10))
+	q.Set("before", before)
+	return c.feedPage(ctx, q)
+}
+
+func (c *Client) feedPage(ctx context.Context, q url.Values) (FeedPage, error) {
 	var page FeedPage
-	err := c.get(ctx, []string{"_events"}, q, &page, func() error {
+	err := c.get(ctx, c.route("_events"), q, &page, func() error {
 		return errors.Join(needs(page.Events != nil, "events"), needs(page.Position != "", "position"))
 	})
 	return page, err
+}
+
+// beginAfter has a query begin after a position, in place of a time.
+func beginAfter(q url.Values, after string) {
+	q.Set("after", after)
+	q.Del("since")
 }
 
 const (
@@ -94,7 +116,7 @@ func (c *Client) FollowReady(ctx context.Context, f FeedFilter, after string, re
 	return func(yield func(json.RawMessage, error) bool) {
 		s := &follower{client: c, query: f.query(), last: after, ready: sync.OnceFunc(ready)}
 		if after != "" {
-			s.query.Set("after", after)
+			beginAfter(s.query, after)
 		}
 		wait := firstWait
 		for attempt := 1; ; attempt++ {
@@ -148,7 +170,7 @@ type follower struct {
 func (s *follower) run(ctx context.Context, yield func(json.RawMessage, error) bool) (more bool, err error) {
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
-	resp, err := s.client.open(attempt, request{method: http.MethodGet, path: []string{"_events", "stream"}, query: s.query, lastEventID: s.last, endless: true})
+	resp, err := s.client.open(attempt, request{method: http.MethodGet, path: s.client.route("_events", "stream"), query: s.query, lastEventID: s.last, endless: true})
 	if err != nil {
 		return true, err
 	}

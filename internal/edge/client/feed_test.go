@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,3 +135,48 @@ func TestFollowEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestOperatorsRead has a client read by the routes of operators: the same as with an API key, below the administration of the environment.
+func TestOperatorsRead(t *testing.T) {
+	var asked []string
+	c, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.EscapedPath()+"?"+r.URL.RawQuery)
+		answer(w, 200, `{"ok":true,"data":{},"metadata":{"length":1},"length":1,"events":[],"next":null,"position":"0","keys":[]}`)
+	}, nil)
+	own, at := c, []string{"api", "instances", "ins_1", "ops", "prod"}
+	for _, c := range []*client.Client{own, own.ForOperator(at)} {
+		key := j17.Key{Type: "note", ID: "a/b"}
+		_, err := c.State(t.Context(), key, client.StateOptions{})
+		_, lengthErr := c.Length(t.Context(), key)
+		for _, eventsErr := range c.Events(t.Context(), key, "", 1) {
+			err = errors.Join(err, eventsErr)
+		}
+		_, feedErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "", 1)
+		_, pageErr := c.Feed(t.Context(), client.FeedFilter{Since: "17"}, "9-0", 1) // goes on where the page before ended
+		_, beforeErr := c.FeedBefore(t.Context(), client.FeedFilter{Correlation: "x"}, "now", 2)
+		var keys any
+		keysErr := c.Audit(t.Context(), []string{"keys"}, nil, &keys)
+		_, checkpointErr := c.Checkpoint(t.Context())
+		if err := errors.Join(err, lengthErr, feedErr, pageErr, beforeErr, keysErr, checkpointErr); err != nil {
+			t.Error(err)
+		}
+		for _, err := range []error{kept(c.State(t.Context(), j17.Key{Type: "_events", ID: "x"}, client.StateOptions{})), kept(c.Length(t.Context(), j17.Key{Type: "_events", ID: "x"}))} {
+			if j17.CodeOf(err) != j17.CodeUnknownType {
+				t.Errorf("a name of the server's own: %v", err)
+			}
+		}
+	}
+	below := "/api/instances/ins_1/ops/prod"
+	want := []string{
+		"/note/a%2Fb?", "/note/a%2Fb/length?", "/note/a%2Fb/events?count=1", "/_events?count=1&since=17", "/_events?after=9-0&count=1",
+		"/_events?before=now&correlation=x&count=2", "/_audit/keys?", "/_audit/checkpoint?",
+		below + "/aggregates/note/a%2Fb?", below + "/aggregates/note/a%2Fb/length?", below + "/aggregates/note/a%2Fb/events?count=1",
+		below + "/events?count=1&since=17", below + "/events?after=9-0&count=1",
+		below + "/events?before=now&correlation=x&count=2", below + "/audit/keys?", below + "/audit/checkpoint?",
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func kept[T any](_ T, err error) error { return err }
