@@ -81,6 +81,13 @@ func (b *tab) wait(role string, name any, within *element) (found *element) {
 	b.tb.Helper()
 	b.until(fmt.Sprintf("%s %v", role, name), func() (bool, error) {
 		all, err := b.all(role, name, within)
+		if len(all) == 0 && within != nil {
+			// Pages make elements anew.
+			var outer []*element
+			if outer, err = b.all(within.role, within.name, nil); len(outer) > 0 {
+				all, err = b.all(role, name, outer[0])
+			}
+		}
 		if len(all) > 0 {
 			found = all[0]
 		}
