@@ -168,7 +168,7 @@ func bareGoroutines() map[string]string {
 		"feed reader.pauseFor":                   "waits",
 		"feed reader.rests":                      "waits",
 		"httpapi nodeHandlers.pollChanges":       "waits",
-		"httpapi streams.add":                    "inside",
+		"httpapi streams.beginWatch":                    "inside",
 		"index Service.At":                       "waits",
 		"index Service.awaitErased":              "waits",
 		"listener Service.Run":                   "loops waits inside",

@@ -207,7 +207,7 @@ func New(o Options) *API {
 	if a.Tail == nil {
 		a.Tail = tail.New(o.Store)
 	}
-	a.streams = newStreams(a)
+	a.streams = newStreams(a, o.Registry.Alterations)
 	a.handlers, a.guard = newHandlers(&a.Options), newGuard(&a.Options)
 	a.faults, a.forward = newFaultLog(&a.Options, a.mint), newForwarder(&a.Options)
 	a.metrics = newMetrics(a)

@@ -30,7 +30,7 @@ const (
 	patience = 5 * time.Second
 	// holdPatience is how long a client that takes little may keep a part of the memory that all streams share.
 	holdPatience = 5 * time.Minute
-	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts.
+	// pulseInterval is how often streams are looked at, checkInterval how often each is asked whether its key still counts while no right has changed.
 	pulseInterval = 500 * time.Millisecond
 	checkInterval = 5 * time.Second
 	// reservedShare is the part of all streams that no single environment can take.
@@ -58,9 +58,12 @@ type streams struct {
 	ends *work.Pool
 	// passes are those of live views.
 	passes livePasses
+	// alterations tells when keys and rights may have changed.
+	alterations func() uint64
 
 	mu            sync.Mutex
 	running       map[*stream]struct{}
+	relays        map[*relay]struct{}
 	byKey         map[string]*keyStreams
 	byEnvironment map[j17.Tenant]int
 	// unwatch ends the goroutine; nil while there is none.
@@ -109,9 +112,10 @@ type stream struct {
 	over bool
 }
 
-func newStreams(a *API) *streams {
+func newStreams(a *API, alterations func() uint64) *streams {
 	return &streams{
 		api: a, taken: taken, ends: work.NewPool(hungUpAtOnce, hungUpAtOnce/2), passes: livePasses{all: map[string]*question{}},
+		alterations: alterations, relays: map[*relay]struct{}{},
 		running: map[*stream]struct{}{}, byKey: map[string]*keyStreams{}, byEnvironment: map[j17.Tenant]int{},
 	}
 }
@@ -159,12 +163,74 @@ func (all *streams) add(s *stream) error {
 	of.open++
 	all.byKey[c.principal.ID], s.pace = of, &of.pace
 	all.byEnvironment[c.tenant]++
+	all.beginWatch(c)
+	return nil
+}
+
+// beginWatch begins to look after streams, where nothing does yet. The caller holds mu.
+func (all *streams) beginWatch(c *call) {
 	if all.unwatch == nil {
 		watching, stop := context.WithCancel(context.WithoutCancel(c.request.Context()))
 		all.unwatch = stop
 		go all.watch(watching)
 	}
-	return nil
+}
+
+// endWatch ends that where there is nothing to look after. The caller holds mu.
+func (all *streams) endWatch() {
+	if len(all.running) == 0 && len(all.relays) == 0 {
+		all.unwatch()
+		all.unwatch = nil
+	}
+}
+
+// relay is an answer without an end of its own that another node gives, and this one passes on. This node alone knows whether who asked still may.
+type relay struct {
+	call    *call
+	checked time.Time
+	end     context.CancelCauseFunc
+}
+
+// errStopping is why relays end with the server.
+var errStopping = errors.New("the server stops")
+
+// relay ends what a call is answered with, by its context, when who asked may not any more, or the server is about to stop. done has to be called at
+// the end.
+func (all *streams) relay(c *call, end context.CancelCauseFunc) (done func()) {
+	r := &relay{c, clock.System{}.Now(), end}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.relays[r] = struct{}{}
+	all.beginWatch(c)
+	select {
+	case <-all.api.draining: // whoever has ended all has not seen this one
+		end(errStopping)
+	default:
+	}
+	return func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		delete(all.relays, r)
+		all.endWatch()
+	}
+}
+
+// checkRelays ends those whose askers have no right to them any more.
+func (all *streams) checkRelays(now time.Time, altered bool) {
+	all.mu.Lock()
+	var due []*relay
+	for r := range all.relays {
+		if altered || now.Sub(r.checked) >= checkInterval {
+			r.checked = now
+			due = append(due, r)
+		}
+	}
+	all.mu.Unlock()
+	for _, r := range due {
+		if !all.api.guard.stillAllowed(r.call) {
+			r.end(j17.Errorf(j17.CodeUnauthorized, "You may not read this any more. Sign in again, or ask an administrator."))
+		}
+	}
 }
 
 // close ends a stream. Its last bytes have a moment.
@@ -183,10 +249,7 @@ func (s *stream) close() {
 	if all.byEnvironment[c.tenant]--; all.byEnvironment[c.tenant] == 0 {
 		delete(all.byEnvironment, c.tenant)
 	}
-	if len(all.running) == 0 {
-		all.unwatch()
-		all.unwatch = nil
-	}
+	all.endWatch()
 	all.mu.Unlock()
 	if s.heartbeat > 0 {
 		_ = s.control.SetWriteDeadline(s.now().Add(time.Second))
@@ -230,9 +293,10 @@ func (all *streams) list(into []*stream, ended <-chan struct{}) []*stream {
 	return into
 }
 
-// look wakes a stream for what is due, and ends it where its key counts no more. It reports whether it did either.
-func (s *stream) look(now time.Time) (woken bool) {
-	if now.Sub(s.checked) >= checkInterval {
+// look wakes a stream for what is due, and ends it where its key counts no more, for which it asks at once where rights were altered. It reports
+// whether it did either.
+func (s *stream) look(now time.Time, altered bool) (woken bool) {
+	if altered || now.Sub(s.checked) >= checkInterval {
 		s.checked = now
 		if woken = !s.all.api.guard.stillAllowed(s.call); woken {
 			s.end()
@@ -249,13 +313,20 @@ func (s *stream) look(now time.Time) (woken bool) {
 // watch wakes streams for what is due and ends those whose keys count no more, until ctx ends.
 func (all *streams) watch(ctx context.Context) {
 	var open []*stream
+	seen := all.alterations()
 	for clk := (clock.System{}); clk.Wait(ctx, clk.Now().Add(pulseInterval)) == nil; {
 		open = all.list(open, ctx.Done())
 		now, woken := clk.Now(), 0
 		all.passes.forget(now.Add(-pulseInterval))
+		before := seen
+		seen = all.alterations()
+		altered := seen != before
+		if err := panics.Caught(func() error { all.checkRelays(now, altered); return nil }); err != nil {
+			all.api.Logger.LogAttrs(ctx, slog.LevelError, "streams of other nodes could not be looked at", slog.Any("error", err))
+		}
 		for _, s := range open {
 			err := panics.Caught(func() error {
-				if s.look(now) {
+				if s.look(now, altered) {
 					woken++
 				}
 				return nil
@@ -277,6 +348,11 @@ func (all *streams) watch(ctx context.Context) {
 func (all *streams) endAll() {
 	for _, s := range all.list(nil, nil) {
 		s.end()
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for r := range all.relays {
+		r.end(errStopping)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // manyStreams returns streams whose heartbeats are due and whose clients take nothing.
 func manyStreams(t *testing.T, n int, conn func() net.Conn) (*streams, []*stream) {
 	t.Helper()
-	all := newStreams(&API{Options: Options{Logger: slog.New(slog.DiscardHandler)}})
+	all := newStreams(&API{Options: Options{Logger: slog.New(slog.DiscardHandler)}}, none)
 	all.unwatch = func() {}
 	now := clock.System{}.Now()
 	var open []*stream

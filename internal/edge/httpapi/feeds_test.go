@@ -301,8 +301,14 @@ func (f *fixture) connect(tb testing.TB, conn net.Conn, path string, headers ...
 	r.Header.Set("Authorization", "Bearer "+f.key)
 	r.Header.Set("Accept-Encoding", "gzip, zstd")
 	for _, h := range headers {
-		name, v, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, v)
+		switch name, v, _ := strings.Cut(h, ": "); {
+		case name == "Host":
+			r.Host = v
+		case v == "":
+			r.Header.Del(name)
+		default:
+			r.Header.Set(name, v)
+		}
 	}
 	if err := r.Write(conn); err != nil {
 		tb.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"j17"
-	"j17/internal/base/panics"
 	"j17/internal/plane/control"
 )
 
@@ -104,23 +103,19 @@ func (fw *forwarder) forwarded(c *call, w http.ResponseWriter, path string, hand
 
 	ctx, cancel := context.WithTimeout(c.request.Context(), forwardTime)
 	defer cancel()
-	if strings.HasSuffix(plain, "/stream") { // has no end of its own: it ends when the server is about to stop, as one of its own does
-		go func() {
-			_ = panics.Caught(func() error {
-				select {
-				case <-c.api.draining:
-					cancel()
-				case <-ctx.Done():
-				}
-				return nil
-			})
-		}()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if _, waits := c.query["wait"]; waits || strings.HasSuffix(plain, "/stream") { // it has no end of its own
+		defer c.api.streams.relay(c, end)()
 	}
 	proxy.ServeHTTP(w, c.request.WithContext(ctx))
 	operation, _ := errors.AsType[*net.OpError](failed)
+	refused, _ := errors.AsType[*j17.Error](context.Cause(ctx))
 	switch {
 	case failed == nil:
 		return nil
+	case refused != nil:
+		return refused
 	case operation != nil && operation.Op == "dial", c.request.Method == http.MethodGet, c.request.Method == http.MethodHead:
 		return j17.Errorf(j17.CodeUnavailable, "The worker %s, which has the instance, cannot be reached. Try again.", n.Name).Because(failed)
 	default:

@@ -13,10 +13,13 @@ import (
 	"j17/internal/base/clock"
 )
 
+// none counts no alterations.
+func none() uint64 { return 0 }
+
 // TestAStreamThatCannotBeLookedAt lets the regular look at one live stream panic: that one is ended, and the others are looked at.
 func TestAStreamThatCannotBeLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := newStreams(&API{Options: Options{Logger: slog.New(slog.DiscardHandler)}})
+		all := newStreams(&API{Options: Options{Logger: slog.New(slog.DiscardHandler)}}, none)
 		now := clock.System{}.Now()
 		var open []*stream
 		for range 4 {

@@ -90,7 +90,12 @@ type memory struct {
 	read       place
 	movedSpecs map[j17.Tenant]bool
 	moved      chan struct{}
+	// altered counts the changes of known, of the keys that check tokens, and of the sessions that end.
+	altered atomic.Uint64
 }
+
+// Alterations counts what may have changed who may do what. Who has let somebody in for long asks again when it is another number.
+func (r *Registry) Alterations() uint64 { return r.items.altered.Load() }
 
 // known is the memory of a registry, guarded by its mu. The records in it are never modified, only replaced.
 type known struct {
@@ -235,6 +240,7 @@ func (r *items) load(ctx context.Context) error {
 		}
 	}
 	r.known, r.read = k, end
+	r.altered.Add(1)
 	return nil
 }
 
@@ -327,6 +333,7 @@ func (r *items) commit(ctx context.Context, rec *Record, freeing bool, apply fun
 	if err == nil {
 		r.mu.Lock()
 		apply(r.known)
+		r.altered.Add(1)
 		r.mu.Unlock()
 		r.seeOwn(&res)
 		return nil

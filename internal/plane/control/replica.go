@@ -539,6 +539,7 @@ func (r *items) openSigningKeys(ctx context.Context) error {
 		return damagedSecret(signingSecret)
 	}
 	r.signing.Store(keys)
+	r.altered.Add(1)
 	return nil
 }
 
@@ -571,6 +572,7 @@ func (r *Replication) surplus(ctx context.Context, whole []Change) ([]Change, er
 func (r *memory) show(changes []Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.altered.Add(1)
 	for _, c := range changes {
 		if !r.known.show(c) {
 			return false

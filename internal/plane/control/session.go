@@ -22,12 +22,14 @@ type Sessions struct {
 	byHash map[tokenHash]*sessionRecord
 }
 
-// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works.
+// How long a session lasts, in all and without use; how many of one operator there are; how long a login code works, and how many of one operator
+// there are.
 const (
 	SessionLifetime = 12 * time.Hour
 	SessionIdle     = 2 * time.Hour
 	MaxSessions     = 20
 	LoginCodeTime   = time.Hour
+	MaxLoginCodes   = 20
 )
 
 const (
@@ -116,6 +118,7 @@ func (r *Sessions) Begin(ctx context.Context, op Operator, asked time.Time, addr
 	}
 	for _, old := range ended {
 		delete(r.byHash, old.Hash)
+		r.altered.Add(1)
 	}
 	r.byHash[rec.Hash] = rec
 	return token, rec.Session, nil
@@ -211,25 +214,62 @@ func (r *Sessions) End(ctx context.Context, operator, id string) error {
 			return failure(err)
 		}
 		delete(r.byHash, s.Hash)
+		r.altered.Add(1)
 		return nil
 	}
 	return j17.Errorf(j17.CodeNotFound, "You have no session with this id. GET /api/me/sessions lists yours.")
 }
 
-// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime.
+// NewLoginCode returns a code that begins one session of an operator, within LoginCodeTime. Of more than MaxLoginCodes the oldest does not work any
+// more.
 func (r *Sessions) NewLoginCode(ctx context.Context, op Operator) (code string, expires time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	code = rand.Text()
-	now := r.clock.Now().UTC().Truncate(time.Second)
+	now := r.clock.Now().UTC()
 	rec := loginCode{Operator: op.ID, Issued: max(now.Unix(), op.TokensFrom), Key: r.signing.Load().Keys[0].ID, ExpiresAt: now.Add(LoginCodeTime)}
 	side, err := putNew(loginCodeSpace, hashKey(sha256.Sum256([]byte(code))), rec)
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	side.Expires = rec.ExpiresAt
-	if err := r.store.Write(ctx, j17.System, []store.Side{side}); err != nil {
+
+	// Room is made in the same write.
+	own, err := r.codesOf(ctx, op.ID)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	writes := []store.Side{side}
+	for ; len(own) >= MaxLoginCodes; own = own[1:] {
+		writes = append(writes, store.Side{Op: store.Delete, Space: loginCodeSpace, Key: own[0].key, Cond: store.Always})
+	}
+	if err := r.store.Write(ctx, j17.System, writes); err != nil {
 		return "", time.Time{}, failure(err)
 	}
-	return code, rec.ExpiresAt, nil
+	return code, rec.ExpiresAt.Truncate(time.Second), nil
+}
+
+// keptCode is a login code with the key that it is kept under.
+type keptCode struct {
+	key string
+	loginCode
+}
+
+// codesOf returns the login codes of an operator that have not expired, the oldest first. There are few of all operators, for each works an hour
+// at most.
+func (r *Sessions) codesOf(ctx context.Context, operator string) (own []keptCode, err error) {
+	now := r.clock.Now()
+	err = each(ctx, r.store, j17.System, loginCodeSpace, "", func(it store.Item) error {
+		rec, err := decode[loginCode](loginCodeSpace, it)
+		if err == nil && rec.Operator == operator && now.Before(rec.ExpiresAt) {
+			own = append(own, keptCode{it.Key, *rec})
+		}
+		return err
+	})
+	slices.SortFunc(own, func(a, b keptCode) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.key, b.key))
+	})
+	return own, err
 }
 
 // Redeem uses up a login code and returns the operator whose it is. A code that is wrong, used, too old or void is a *j17.Error of

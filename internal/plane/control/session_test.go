@@ -128,3 +128,48 @@ func TestSessionsAreFew(t *testing.T) {
 		t.Error("somebody else has sessions")
 	}
 }
+
+// TestLoginCodesOfAnOperator makes more codes than an operator may have: the oldest do not work any more, those of others do.
+func TestLoginCodesOfAnOperator(t *testing.T) {
+	s := start(t)
+	op, other := operator(t, s, "a@example.com"), operator(t, s, "b@example.com")
+	newCode := func(of control.Operator) string {
+		code, expires, err := s.Sessions.NewLoginCode(t.Context(), of)
+		if err != nil || !expires.Equal(s.clock.Now().Add(control.LoginCodeTime).Truncate(time.Second)) {
+			t.Fatal(expires, err)
+		}
+		s.clock.Advance(10 * time.Millisecond) // within one second there is an oldest, too
+		return code
+	}
+	theirs := newCode(other)
+	var mine []string
+	for range control.MaxLoginCodes + 3 {
+		mine = append(mine, newCode(op))
+	}
+	s.restart(t)
+	mine = append(mine, newCode(op))
+	for i, code := range mine {
+		got, err := s.Sessions.Redeem(t.Context(), code)
+		if works := i >= len(mine)-control.MaxLoginCodes; works != (err == nil) || works && got.ID != op.ID {
+			t.Errorf("code %d of %d: %v", i, len(mine), err)
+		}
+	}
+	if got, err := s.Sessions.Redeem(t.Context(), theirs); err != nil || got.ID != other.ID {
+		t.Errorf("the code of another operator: %v", err)
+	}
+
+	// Codes that have expired take no room.
+	old := newCode(op)
+	s.clock.Advance(control.LoginCodeTime)
+	for range control.MaxLoginCodes {
+		mine = append(mine, newCode(op))
+	}
+	for _, code := range mine[len(mine)-control.MaxLoginCodes:] {
+		if _, err := s.Sessions.Redeem(t.Context(), code); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.Sessions.Redeem(t.Context(), old); j17.CodeOf(err) != j17.CodeUnauthorized {
+		t.Errorf("a code after its hour: %v", err)
+	}
+}

@@ -132,6 +132,7 @@ func (r *items) settleDoubt(ctx context.Context) error {
 func (r *items) restrict(side []store.Side) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.altered.Add(1)
 	r.known.dropDeleted(side)
 	for i := range side {
 		r.known.restrict(&side[i], r.hasher.nobody)
