@@ -1,17 +1,20 @@
 // The editor of specs: CodeMirror with the colours of the dashboard. It is loaded with the page that needs it.
 
+import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
 import { json } from '@codemirror/lang-json';
 import { bracketMatching, HighlightStyle, indentUnit, syntaxHighlighting } from '@codemirror/language';
 import { setDiagnostics, type Diagnostic } from '@codemirror/lint';
 import { search, searchKeymap } from '@codemirror/search';
 import { EditorState, RangeSetBuilder, type RangeSet, StateEffect, StateField, type Extension, type Text } from '@codemirror/state';
-import { Decoration, EditorView, gutter, GutterMarker, highlightActiveLine, keymap, lineNumbers, type DecorationSet } from '@codemirror/view';
+import { Decoration, EditorView, gutter, GutterMarker, highlightActiveLine, hoverTooltip, keymap, lineNumbers, type DecorationSet } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { nonce } from '../app/base';
 import type { Finding } from '../api/types';
+import { parse, visible, type Json } from '../data/json';
+import { explain, proposals } from './language';
 import { hunks, marks } from './lines';
-import { nearest } from './places';
+import { nearest, placeAt, wordAt } from './places';
 
 const colours = HighlightStyle.define([
   { tag: tags.propertyName, color: 'var(--json-key)' },
@@ -23,7 +26,7 @@ const colours = HighlightStyle.define([
 
 const looks = EditorView.theme({
   '&': { backgroundColor: 'var(--surface)', color: 'var(--ink)', height: '100%', fontSize: '12.5px' },
-  '&.cm-focused': { outline: 'var(--focus)', outlineOffset: '-2px' },
+  '&.cm-focused': { outline: 'none' }, // the region around it has one
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '20px', overflow: 'auto' },
   '.cm-content': { caretColor: 'var(--ink)' },
   '.cm-gutters': { backgroundColor: 'var(--surface)', color: 'var(--ink-3)', border: '0' },
@@ -35,7 +38,18 @@ const looks = EditorView.theme({
   '.cm-cursor': { borderLeftColor: 'var(--ink)' },
   '.cm-selectionBackground, &.cm-focused .cm-selectionBackground': { backgroundColor: 'var(--selected) !important' },
   '.cm-panels': { backgroundColor: 'var(--raised)', color: 'var(--ink)' },
-  '.cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--ink)', border: '1px solid var(--line)' },
+  '.cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--ink)', border: '1px solid var(--line)', borderRadius: 'var(--r1)', boxShadow: 'var(--shadow-2)', maxWidth: 'min(440px, 90vw)' },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul': { fontFamily: 'var(--mono)', maxHeight: '240px' },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul > li': { padding: '2px 8px', lineHeight: '20px', display: 'flex', gap: '12px' },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul > li[aria-selected]': { backgroundColor: 'var(--selected)', color: 'var(--ink)' },
+  '.cm-completionMatchedText': { textDecoration: 'none', fontWeight: '600', color: 'var(--accent)' },
+  '.cm-completionDetail': { marginLeft: 'auto', fontStyle: 'normal', fontFamily: 'var(--sans)', fontSize: '12px', color: 'var(--ink-3)' },
+  '.cm-completionInfo': { fontFamily: 'var(--sans)', fontSize: '12px', lineHeight: '16px', padding: '8px 10px' },
+  '.cm-tooltip-lint': { fontFamily: 'var(--sans)', fontSize: '13px' },
+  '.cm-about': { fontFamily: 'var(--sans)', fontSize: '13px', lineHeight: '20px', padding: '8px 10px', overflowWrap: 'anywhere' },
+  '.cm-about b': { fontFamily: 'var(--mono)', fontWeight: '500' },
+  '.cm-about span': { marginLeft: '10px', fontSize: '12px', color: 'var(--ink-3)' },
+  '.cm-about p': { margin: '2px 0 0' },
 });
 
 // --- Lines that differ from the deployed text
@@ -97,6 +111,77 @@ const changed = StateField.define<Changed>({
   ],
 });
 
+// --- Completion and hover
+
+/** What the text last said, when it was JSON. */
+class Said {
+  private text = '';
+  private spec: Json = null;
+
+  of(text: string): Json {
+    if (text !== this.text) {
+      this.text = text;
+      try {
+        this.spec = parse(text);
+      } catch {
+        // What is being typed is no JSON yet: what it said before is near enough.
+      }
+    }
+    return this.spec;
+  }
+}
+
+function completed(said: Said): (context: CompletionContext) => CompletionResult | null {
+  return (context) => {
+    const text = context.state.doc.toString();
+    const place = placeAt(text, context.pos);
+    // Without a quotation mark there is something to propose only where somebody asks for it.
+    if (!place.string && !context.explicit && !/["{[,:]/.test(text[context.pos - 1] ?? '')) return null;
+    const all = proposals(text, context.pos, place, said.of(text));
+    if (all.length === 0) return null;
+    const from = place.string ? place.string.from + 1 : context.pos;
+    const options = all.map((p): Completion => ({
+      label: p.label,
+      ...(p.label === '' ? { displayLabel: '""' } : {}),
+      ...(p.detail ? { detail: p.detail } : {}),
+      ...(p.info ? { info: p.info } : {}),
+      type: p.kind,
+      apply(view, _completion, _from, to) {
+        const [a, b] = place.string ? [place.string.from, Math.max(to, place.string.to + to - context.pos)] : [context.pos, to];
+        const cursor = p.insert.indexOf('|');
+        const insert = cursor < 0 ? p.insert : p.insert.slice(0, cursor) + p.insert.slice(cursor + 1);
+        view.dispatch({ changes: { from: a, to: b, insert }, selection: { anchor: a + (cursor < 0 ? insert.length : cursor) }, userEvent: 'input.complete' });
+        if (cursor >= 0) startCompletion(view);
+      },
+    }));
+    return { from, options, validFor: /^[^"\n]*$/ };
+  };
+}
+
+function explained(said: Said): Extension {
+  return hoverTooltip((view, pos) => {
+    const text = view.state.doc.toString();
+    const word = wordAt(text, pos);
+    const found = word && explain(word, text, word.from, said.of(text));
+    if (!word || !found) return null;
+    return {
+      pos: word.from,
+      end: word.to,
+      above: true,
+      create() {
+        const dom = document.createElement('div');
+        dom.className = 'cm-about';
+        const name = dom.appendChild(document.createElement('b'));
+        name.textContent = visible(found.name);
+        const is = dom.appendChild(document.createElement('span'));
+        is.textContent = found.is;
+        dom.appendChild(document.createElement('p')).textContent = visible(found.about);
+        return { dom };
+      },
+    };
+  });
+}
+
 export interface Editor {
   text(): string;
   replace(text: string): void;
@@ -113,13 +198,21 @@ export interface Editor {
 
 /** Puts an editor into an element. Every change of the text is told, and every place to which the cursor moves. */
 export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed: (text: string) => void, moved: (text: string, offset: number) => void): Editor {
+  const said = new Said();
+  said.of(text);
+  let rests = 0;
   const extensions: Extension[] = [
+    autocompletion({ override: [completed(said)], icons: false, maxRenderedOptions: 60 }), explained(said),
     changed, lineNumbers(), history(), bracketMatching(), highlightActiveLine(), search({ top: true }), json(), indentUnit.of('  '),
     syntaxHighlighting(colours), looks, EditorState.readOnly.of(readOnly), EditorView.contentAttributes.of({ 'aria-label': 'Spec', spellcheck: 'false' }),
-    keymap.of([...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
+    keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
     EditorView.updateListener.of((u) => {
       const now = u.docChanged || u.selectionSet ? u.state.doc.toString() : '';
-      if (u.docChanged) typed(now);
+      if (u.docChanged) {
+        typed(now);
+        clearTimeout(rests);
+        rests = window.setTimeout(() => said.of(now), 300);
+      }
       if (u.docChanged || u.selectionSet) moved(now, u.state.selection.main.head);
     }),
   ];
@@ -166,6 +259,9 @@ export function edit(parent: HTMLElement, text: string, readOnly: boolean, typed
     },
     jump: (line, column) => go(offset(line, column)),
     point: (pointer) => go(nearest(view.state.doc.toString(), pointer)),
-    destroy: () => view.destroy(),
+    destroy() {
+      clearTimeout(rests);
+      view.destroy();
+    },
   };
 }

@@ -36,7 +36,7 @@ describe('placeAt', () => {
 });
 
 describe('wordAt', () => {
-  it('is a key with what leads to it', () => expect(wordAt('{"a":{"bc":1}}', 7)).toEqual({ path: ['a', 'bc'], at: 'key', from: 6, to: 10, text: 'bc' }));
+  it('is a key with what leads to it', () => expect(wordAt('{"a":{"bc":1}}', 7)).toEqual({ path: ['a', 'bc'], at: 'key', from: 6, to: 10, text: 'bc', around: [{ from: 0, keys: ['a'] }, { from: 5, keys: ['bc'] }] }));
   it('is a text', () => expect(wordAt('{"a":["x","yz"]}', 12)).toMatchObject({ path: ['a', 1], at: 'value', text: 'yz' }));
   it('is none elsewhere', () => expect(wordAt('{"a": 17}', 7)).toBeNull());
 });

@@ -12,8 +12,13 @@ export interface Place {
   keys: string[];
   /** Whether the key is followed by a colon already. */
   named: boolean;
-  /** The objects on the way, innermost last, each with where it begins: what is typed before or behind within them is read from there. */
-  open: number[];
+  /** The objects and lists around the character, outermost first: where each begins, and the keys that it has before the character. */
+  around: Around[];
+}
+
+export interface Around {
+  from: number;
+  keys: string[];
 }
 
 interface Level {
@@ -91,6 +96,8 @@ function walk(text: string, visit: (what: 'key' | 'value' | 'close', from: numbe
   }
 }
 
+const around = (levels: Level[]): Around[] => levels.map((l) => ({ from: l.from, keys: [...l.keys] }));
+
 /** What is around the character at an offset, which stands before it. */
 export function placeAt(text: string, offset: number): Place {
   let found: Place | null = null;
@@ -114,8 +121,8 @@ export function placeAt(text: string, offset: number): Place {
     const s = string(from, e.to, e.closed);
     const top = now.at(-1);
     if (what === 'key') {
-      found = { path: path(now, false), at: 'key', string: s, keys: top?.keys.slice(0, -1) ?? [], named: /^\s*:/.test(text.slice(e.to, e.to + 40)), open: now.map((l) => l.from) };
-    } else found = { path: path(now, true), at: 'value', string: s, keys: [], named: true, open: now.map((l) => l.from) };
+      found = { path: path(now, false), at: 'key', string: s, keys: top?.keys.slice(0, -1) ?? [], named: /^\s*:/.test(text.slice(e.to, e.to + 40)), around: around(now) };
+    } else found = { path: path(now, true), at: 'value', string: s, keys: [], named: true, around: around(now) };
     return true;
   });
   if (found) {
@@ -124,15 +131,15 @@ export function placeAt(text: string, offset: number): Place {
     return f;
   }
   const top = levels.at(-1);
-  const open = levels.map((l) => l.from);
-  if (!top) return { path: [], at: 'between', string: null, keys: [], named: false, open };
+  const outside = around(levels);
+  if (!top) return { path: [], at: 'between', string: null, keys: [], named: false, around: outside };
   const last = before.trimEnd().at(-1);
   if (top.kind === '{' && top.awaits) {
     const fits = last === '{' || last === ',';
-    return { path: path(levels, false), at: fits ? 'key' : 'between', string: null, keys: [...top.keys, ...later(text, offset)], named: false, open };
+    return { path: path(levels, false), at: fits ? 'key' : 'between', string: null, keys: [...top.keys, ...later(text, offset)], named: false, around: outside };
   }
   const awaits = last === ':' || (top.kind === '[' && (last === '[' || last === ','));
-  return { path: path(levels, true), at: awaits ? 'value' : 'between', string: null, keys: [], named: true, open };
+  return { path: path(levels, true), at: awaits ? 'value' : 'between', string: null, keys: [], named: true, around: outside };
 }
 
 /** The keys that an object has behind an offset within it. */
@@ -155,13 +162,13 @@ function later(text: string, offset: number): string[] {
 }
 
 /** The key or value at an offset with what leads to it, for what is said of it: path ends with the key itself. Null where there is none. */
-export function wordAt(text: string, offset: number): { path: (string | number)[]; at: 'key' | 'value'; from: number; to: number; text: string } | null {
+export function wordAt(text: string, offset: number): { path: (string | number)[]; at: 'key' | 'value'; from: number; to: number; text: string; around: Around[] } | null {
   let found: ReturnType<typeof wordAt> = null;
   walk(text, (what, from, to, levels, closed) => {
     if (from > offset) return true;
     if (what === 'close' || text[from] !== '"' || to < offset) return false;
     const path = levels.map((l) => (l.kind === '{' ? (l.key ?? '') : Math.max(l.index, 0)));
-    found = { path, at: what, from, to, text: unquoted(text.slice(from + 1, closed ? to - 1 : to)) };
+    found = { path, at: what, from, to, text: unquoted(text.slice(from + 1, closed ? to - 1 : to)), around: around(levels) };
     return true;
   });
   return found;
