@@ -2,11 +2,11 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"j17"
+	"j17/internal/base/ident"
 	"j17/internal/storage/store"
 )
 
@@ -46,9 +46,10 @@ type Aggregate struct {
 	UpdatedAt time.Time
 }
 
-// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix, by their ids: ids greater than
-// start. next is the start of what follows, "" where nothing does. Those that are found by a name come on the first page only, and at most count
-// of them. The type need not be declared, if it has aggregates.
+// Aggregates returns up to count aggregates of a type whose ids, handles or public ids begin with a prefix: first by id those whose ids do, then those
+// whose handles do, then those whose public ids do, each by that name. start is where the page begins, "" for the beginning: an id or a name that
+// an earlier page ended with. next is the start of what follows, "" where nothing does; where few aggregates of many have the type, a page may have
+// fewer than count, or none, and be followed by others. The type need not be declared, if it has aggregates.
 func (e *Engine) Aggregates(ctx context.Context, t j17.Tenant, typ, prefix, start string, count int) (found []Aggregate, next string, err error) {
 	known, err := e.KnowsType(ctx, t, typ)
 	if err != nil {
@@ -62,32 +63,28 @@ func (e *Engine) Aggregates(ctx context.Context, t j17.Tenant, typ, prefix, star
 		return nil, "", err
 	}
 
-	// Those whose ids begin so.
-	after := max(start, prefix)
-	ids, err := e.store.Streams(ctx, t, typ, after, count+1)
-	if err != nil {
-		return nil, "", store.UserError(err)
-	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, prefix) })
-	if prefix != "" && start < prefix { // the id that is the prefix itself
-		ids = slices.Insert(ids, 0, prefix)
-	}
-
-	// Those whose names do.
-	if prefix != "" && start == "" && d.Types[typ] != nil {
-		named, err := e.named(ctx, t, d, typ, prefix, count)
-		if err != nil {
+	// One more than the page has tells that there are more. A page behind one that a name has ended has no ids.
+	l := &listing{e: e, ctx: ctx, tenant: t, d: d, typ: typ, prefix: prefix, most: count + 1}
+	names := l.namesFrom(start)
+	if len(names) == 0 || names[0].start == "" {
+		if err := l.ids(start); err != nil {
 			return nil, "", err
 		}
-		ids = append(ids, named...)
-		slices.Sort(ids)
-		ids = slices.Compact(ids)
+	}
+	for _, n := range names {
+		if err := l.named(n); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(l.found) > count {
+		l.found = l.found[:count]
+		l.next = l.found[count-1].at
 	}
 
 	// What they are, as far as they are there.
-	keys := make([]j17.Key, len(ids))
-	for i, id := range ids {
-		keys[i] = j17.Key{Type: typ, ID: id}
+	keys := make([]j17.Key, len(l.found))
+	for i := range l.found {
+		keys[i] = j17.Key{Type: typ, ID: l.found[i].id}
 	}
 	heads, err := e.store.Heads(ctx, t, keys)
 	if err != nil {
@@ -97,10 +94,7 @@ func (e *Engine) Aggregates(ctx context.Context, t j17.Tenant, typ, prefix, star
 		if head.Length == 0 {
 			continue
 		}
-		if len(found) == count {
-			return found, found[count-1].ID, nil
-		}
-		a := Aggregate{ID: ids[i], Length: head.Length, UpdatedAt: time.Unix(head.LastTime, 0).UTC()}
+		a := Aggregate{ID: keys[i].ID, Length: head.Length, UpdatedAt: time.Unix(head.LastTime, 0).UTC()}
 		if d.Types[typ] != nil {
 			if a.Names, err = e.names.of(ctx, t, d.Decider, keys[i]); err != nil {
 				return nil, "", err
@@ -108,28 +102,114 @@ func (e *Engine) Aggregates(ctx context.Context, t j17.Tenant, typ, prefix, star
 		}
 		found = append(found, a)
 	}
-	return found, "", nil
+	return found, l.next, nil
 }
 
-// named returns the ids of up to count aggregates of a type whose handles or public ids begin with a prefix.
-func (e *Engine) named(ctx context.Context, t j17.Tenant, d *deployed, typ, prefix string, count int) (ids []string, err error) {
-	look := func(space store.Space, prefix string) error {
-		items, err := e.names.store.Scan(ctx, t, space, store.Prefix(prefix), 4*count)
+// maxNames is how many names a page looks at: those of other types stand between those of one.
+const maxNames = 10_000
+
+// listing gathers a page of aggregates.
+type listing struct {
+	e           *Engine
+	ctx         context.Context
+	tenant      j17.Tenant
+	d           *deployed
+	typ, prefix string
+	// most is how many are looked for.
+	most  int
+	found []listed
+	// next is where the next page begins, where this one ended early.
+	next string
+	// looked is how many names were looked at.
+	looked int
+}
+
+// listed is an aggregate of a page; at is the id or the name by which it was found.
+type listed struct{ id, at string }
+
+// nameRange are the names of one kind that begin with a prefix, from the one behind start on.
+type nameRange struct {
+	space store.Space
+	keys  store.Range
+	start string
+	// text is how a key of the space is written as a name.
+	text func(key string) string
+}
+
+// namesFrom returns which names a page looks at that begins at start.
+func (l *listing) namesFrom(start string) (all []nameRange) {
+	typ := l.d.Types[l.typ]
+	if typ == nil || l.prefix == "" {
+		return nil
+	}
+	if lead := string(typ.Handle) + "_"; typ.Handle != "" && alike(lead, l.prefix) {
+		r := nameRange{space: handleIndex, keys: store.Prefix(max(lead, l.prefix)), text: func(key string) string { return key }}
+		if ident.IsHandle(start) {
+			r.start, r.keys = start, r.keys.After(start)
+		}
+		all = append(all, r)
+	}
+	if lead := l.d.ProjectKey + "-"; typ.Sequence && l.d.ProjectKey != "" && alike(lead, l.prefix) {
+		r := nameRange{space: numberIndex, keys: store.Range{From: "0", To: ":"}, text: l.d.PublicID} // all numbers; the space has other keys too
+		if digits := strings.TrimPrefix(l.prefix, lead); len(l.prefix) > len(lead) {
+			r.keys = store.Prefix(digits)
+		}
+		if number, ok := l.d.Number(start); ok {
+			r.start, r.keys = start, r.keys.After(number)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// alike reports whether one of two texts begins with the other.
+func alike(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+// ids finds aggregates whose ids begin with the prefix.
+func (l *listing) ids(start string) error {
+	if l.prefix != "" && start < l.prefix { // the id that is the prefix itself
+		heads, err := l.e.store.Heads(l.ctx, l.tenant, []j17.Key{{Type: l.typ, ID: l.prefix}})
+		if err != nil {
+			return store.UserError(err)
+		}
+		if heads[0].Length > 0 {
+			l.found = append(l.found, listed{l.prefix, l.prefix})
+		}
+	}
+	ids, err := l.e.store.Streams(l.ctx, l.tenant, l.typ, max(start, l.prefix), l.most)
+	if err != nil {
+		return store.UserError(err)
+	}
+	for _, id := range ids {
+		if strings.HasPrefix(id, l.prefix) && len(l.found) < l.most {
+			l.found = append(l.found, listed{id, id})
+		}
+	}
+	return nil
+}
+
+// named finds aggregates whose names are in a range.
+func (l *listing) named(n nameRange) error {
+	for len(l.found) < l.most && l.next == "" {
+		size := max(min(4*l.most, maxNames-l.looked), 1)
+		items, err := l.e.names.store.Scan(l.ctx, l.tenant, n.space, n.keys, size)
 		if err != nil {
 			return store.UserError(err)
 		}
 		for _, item := range items {
-			if owner, id, ok := strings.Cut(string(item.Value), ":"); ok && owner == typ && len(ids) < count {
-				ids = append(ids, id)
+			owner, id, ok := strings.Cut(string(item.Value), ":")
+			if ok && owner == l.typ && !strings.HasPrefix(id, l.prefix) {
+				l.found = append(l.found, listed{id, n.text(item.Key)})
 			}
 		}
-		return nil
+		if len(items) < size {
+			return nil
+		}
+		last := items[len(items)-1].Key
+		n.keys = n.keys.After(last)
+		if l.looked += len(items); l.looked >= maxNames && len(l.found) < l.most {
+			l.next = n.text(last)
+		}
 	}
-	if d.Types[typ].Handle != "" && strings.HasPrefix(prefix, string(d.Types[typ].Handle)+"_") {
-		err = look(handleIndex, prefix)
-	}
-	if number, ok := strings.CutPrefix(prefix, d.ProjectKey+"-"); err == nil && ok && d.ProjectKey != "" && d.Types[typ].Sequence {
-		err = look(numberIndex, number)
-	}
-	return ids, err
+	return nil
 }

@@ -129,7 +129,8 @@ func counted() []parameter {
 }
 
 func prefixed() []parameter {
-	return append(counted(), parameter{name: "prefix", about: "Only aggregates whose id, handle or public id begins so."})
+	at := parameter{name: "start", about: "The id, handle or public id before the first one to return: next of the previous page."}
+	return append([]parameter{at, countParameter()}, parameter{name: "prefix", about: "Only aggregates whose id, handle or public id begins so."})
 }
 
 func countedEvents() []parameter {
